@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.stats import gamma, norm
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -234,6 +235,20 @@ def test_a_log_normal_table_has_no_negative_imputation():
     error = np.log(found[gone]) - np.log(X[gone])
     constant = np.log(np.broadcast_to(np.nanmedian(missing, axis=0), X.shape)[gone] / X[gone])
     assert np.mean(error**2) < 0.5 * np.mean(constant**2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_never_negative_is_not_imputed_by_negative_numbers(seed):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(40, 1))
+    u = z + 0.7 * rng.normal(size=(40, 4))
+    X = np.column_stack([np.exp(u[:, :2]), norm.cdf(u[:, 2]), gamma.ppf(norm.cdf(u[:, 3]), 2)])
+    missing = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+    imputer = LowRankImputer(n_components=1, columns="auto").fit(missing)
+    tables = [*imputer.intervals(missing, 0.9999), *imputer.sample_imputations(missing, 20, 0)]
+    assert min(table.min() for table in tables) >= 0
+    below = imputer.impute(np.array([[np.nan, np.nan, np.nan, np.nan]]))
+    assert np.all(below > 0)
 
 
 def test_whole_numbers_from_1_on_are_never_imputed_by_0():

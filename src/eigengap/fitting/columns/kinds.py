@@ -7,7 +7,7 @@ that were observed. `kinds_of` chooses one for every column of a table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
+from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.ordinal import OrdinalColumn
@@ -69,8 +70,9 @@ class Continuous(Kind):
     Parameters
     ----------
     transform : "auto", "identity", "log", "yeo-johnson" or "rank", default="auto"
-        The map: "auto" is whichever of the first three the likelihood favours, corrected by ranks
-        where a test rejects that u is Gaussian; "rank" is always corrected.
+        The map: "auto" is whichever of the next three the likelihood favours, corrected by ranks
+        where a test rejects that u is Gaussian; "rank" is always corrected. Under "auto" nothing
+        below 0 is imputed where nothing observed is.
     """
 
     word: ClassVar[str] = "continuous"
@@ -88,7 +90,18 @@ class Continuous(Kind):
         return super().fault(values, has_levels) or _first(bad, "a number without a logarithm")
 
     def learned(self, values: Array) -> Column:
-        return continuous_column(values, family=self.transform)
+        column = continuous_column(values, family=self.transform)
+        return _not_negative(column, values) if self.transform in ("auto", "log") else column
+
+
+def _not_negative(column: ContinuousColumn, values: Array) -> ContinuousColumn:
+    """Nothing is imputed below 0, or 0 among whole numbers from 1 on, if nothing observed is.
+
+    Of n values that could as well have come in another order the next one is the first below with
+    a probability of at most 1 / (n + 1): intervals lose no more coverage than that.
+    """
+    least = float(np.min(values))
+    return column if least < 0.0 else replace(column, floor=min(least, column.step))
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,8 @@ class Positive(Kind):
         return super().fault(values, has_levels) or _first(values < 0, "a negative number")
 
     def learned(self, values: Array) -> Column:
-        return _within(values, 0.0, inf)
+        column = _within(values, 0.0, inf)
+        return _not_negative(column, values) if isinstance(column, ContinuousColumn) else column
 
 
 @dataclass(frozen=True)

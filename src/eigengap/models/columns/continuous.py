@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import TINY, Cells, Column, missing, quantile_of_u
-from eigengap.models.columns.maps import Log, Margin
+from eigengap.models.columns.maps import Margin
 
 # u of a value at the open end of a range, 0 of a logarithm for instance, where the map is infinite:
 # as far out as one of 1e9 values of a Gaussian.
@@ -36,6 +36,7 @@ class ContinuousColumn(Column):
     largest: float = inf
     above: float = inf  # u above which x is `largest`
     step: float = 0.0  # values are whole multiples of it; 0 for any
+    floor: float = -inf  # nothing is imputed below
 
     @property
     def has_evidence(self) -> bool:  # type: ignore[override]
@@ -83,9 +84,7 @@ class ContinuousColumn(Column):
     def _of_u(self, u: Array) -> Array:
         x = self.margin.inverse(u)
         if self.step:
-            whole = np.round(x / self.step) * self.step
-            # Log's range is open: what rounds to its end is moved inwards.
-            low = self.margin.family.lower if isinstance(self.margin.family, Log) else -inf
-            x = np.where(whole <= low, np.floor(low / self.step + 1.0) * self.step, whole)
+            x = np.round(x / self.step) * self.step
+        x = np.maximum(x, self.floor)
         x = np.clip(x, self.least, self.largest)
         return np.where(u <= self.below, self.least, np.where(u > self.above, self.largest, x))
