@@ -471,6 +471,18 @@ def test_transform_and_names(imputer, X):
     pd.testing.assert_frame_equal(pandas.transform(X), imputer.impute(X))
 
 
+def test_other_libraries_by_set_output(X):
+    few = X[["real", "skewed", "text", "flag"]]
+    tables = [pl.from_pandas(few), pa.Table.from_pandas(few), few.to_numpy(dtype=object)]
+    for table in tables:
+        imputer = LowRankImputer(n_components=1, columns="auto").set_output(transform="pandas")
+        found = imputer.fit(table).transform(table)
+        assert isinstance(found, pd.DataFrame)
+        assert not found.isna().any(axis=None)
+    polars = LowRankImputer(n_components=1, columns="auto").set_output(transform="polars")
+    assert isinstance(polars.fit(few).transform(few), pl.DataFrame)
+
+
 def test_a_step_of_a_pipeline(X):
     few = X[["real", "skewed", "text", "category"]]
     y = (X["percent"].fillna(50) > 50).astype(int)

@@ -219,6 +219,19 @@ def test_a_null_column_of_polars():
     assert _fit(X, {"empty": Ignored()}).impute(X).schema == X.schema
 
 
+def test_more_components_than_there_are_variables():
+    with pytest.raises(ValueError, match=r"n_components is 8, but .* only 7 Gaussian variables"):
+        LowRankImputer(n_components=8, columns="auto").fit(_table())
+
+
+def test_numbers_whose_squares_overflow():
+    X = _table()
+    X.loc[4, "income"] = 1e200
+    with pytest.raises(DataError, match=r'1e\+200 at row 4, column "income"') as caught:
+        _fit(X)
+    assert (caught.value.row, caught.value.name) == (4, "income")
+
+
 def test_tables_that_are_none():
     X = _table()
     with pytest.raises(DataError, match='2 columns named "x"'):

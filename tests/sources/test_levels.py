@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -197,6 +198,19 @@ def test_an_array_of_objects_gets_python_values():
     assert found[1].tolist() == [2, "b", True, 0.25]
     assert [type(cell) for cell in found[1]] == [int, str, bool, float]
     assert X[1].tolist() == [None] * 4
+
+
+def test_decimals_stay_decimals():
+    X = pd.DataFrame({"x": [Decimal("1.50"), None, Decimal("2.5")], "c": ["a", "b", "a"]})
+    schema = Schema.of(X)
+    values = schema.code(X)
+    missing = np.isnan(values)
+    values[1, 0] = 0.25
+    assert schema.decode(X, values, missing)["x"].tolist() == [
+        Decimal("1.50"),
+        Decimal("0.25"),
+        Decimal("2.5"),
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

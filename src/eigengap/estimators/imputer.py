@@ -360,7 +360,11 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         columns of several kinds the table is X's own type, as from `impute`.
         """
         if (table := self._mixed(X)) is not None:
-            return table.impute(X)
+            imputed = table.impute(X)
+            wanted = _get_output_config("transform", self)["dense"]
+            # scikit-learn makes data frames of anything but tables of pyarrow.
+            is_arrow = library_of(imputed) == "pyarrow" and wanted != "default"
+            return imputed.to_pandas() if is_arrow else imputed
         values, missing = self._read(X)
         imputed = self._within(np.asarray(self.estimator_.impute(values)), missing)
         own_types = _get_output_config("transform", self)["dense"] == library_of(X)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from numbers import Integral
 from typing import Any, Literal
 
@@ -261,11 +262,16 @@ def _imputed(
     own: ColumnType, cells: list[Any], values: Array, imputed: NDArray[np.bool_]
 ) -> list[Any]:
     """Cells with their imputed values as Python objects; whole ones where all others are."""
-    are_whole = all(isinstance(cell, Integral) for cell in cells if not _is_null(cell))
+    observed = [cell for cell in cells if not _is_null(cell)]
+    are_whole = all(isinstance(cell, Integral) for cell in observed)
+    are_decimal = all(isinstance(cell, Decimal) for cell in observed)
     for i in np.flatnonzero(imputed):
-        value = float(values[i])
-        is_whole = are_whole and value.is_integer()
-        cells[i] = own.level(int(value) if is_whole else value)
+        value: Any = own.level(float(values[i]))
+        if own.holds == "numbers" and are_whole and value.is_integer():
+            value = int(value)
+        elif own.holds == "numbers" and are_decimal:
+            value = Decimal(repr(value))
+        cells[i] = value
     return cells
 
 

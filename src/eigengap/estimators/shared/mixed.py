@@ -77,6 +77,7 @@ class MixedTable:
         source = ArraySource(values[:, used], weight=weight).present()
         if source.n_rows < 2:
             source.require_fit(min_rows=2)
+        _require_squares(values, used, schema)
         columns = Columns(tuple(_learned(kinds[j], values[:, j], schema, j) for j in used))
         ranks, rows = None, source.collect()
         if isinstance(n_components, str) and not _can_choose(rows):
@@ -84,6 +85,12 @@ class MixedTable:
         elif isinstance(n_components, str):
             ranks = rank_of_columns(rows, columns, source.weight, seed)
             n_components = ranks.chosen
+        if n_components > columns.width:
+            raise ValueError(
+                f"n_components is {n_components}, but behind the columns there are only "
+                f"{columns.width} Gaussian variables: one for each, and K - 1 for K levels without "
+                "an order"
+            )
         return cls(schema, kinds, fit_column_model(source, columns, n_components, options), ranks)
 
     # Questions -----------------------------------------------------------------------------
@@ -202,6 +209,7 @@ class MixedTable:
 
 
 FEWEST_CELLS = 30  # from which a tenth of them, held out, can choose the number of components
+LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 MOST_SHOWN = 6  # levels that a message shows
 ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Gaussian
 
@@ -221,6 +229,22 @@ def _require_finite(values: Array, used: list[int], schema: Schema) -> None:
     only_used = np.full(values.shape, np.nan)
     only_used[:, used] = values[:, used]
     count_missing(only_used, names)
+
+
+def _require_squares(values: Array, used: list[int], schema: Schema) -> None:
+    """Refuse numbers whose squares overflow, by row and column."""
+    for j in used:
+        large = np.flatnonzero(np.abs(values[:, j]) > LARGEST)
+        if len(large):
+            row = int(large[0])
+            raise DataError(
+                f"{values[row, j]:g} at row {row}, column {column(schema.names, j)}, is too large "
+                "to be squared; divide the column by a constant",
+                row=row,
+                column=j,
+                name=schema.columns[j].name,
+                value=float(values[row, j]),
+            )
 
 
 def _range(fitted: Any, own: ColumnType) -> str:
