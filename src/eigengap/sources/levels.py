@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import nan
 from numbers import Integral
 from typing import Any, Literal
 
@@ -43,13 +44,16 @@ class ColumnType:
     def code(self, cells: Sequence[Any], label: str) -> Array:
         """Codes (n,) of cells, NaN where they are null; refuses what was not among the levels."""
         place: dict[Any, float] = {level: float(k) for k, level in enumerate(self.levels)}
-        codes = np.full(len(cells), np.nan)
-        for i, cell in enumerate(cells):
-            if _is_null(cell):
-                continue
-            try:
-                codes[i] = place[cell]
-            except (KeyError, TypeError):
+        try:
+            codes = np.array([place.get(cell, nan) for cell in cells], dtype=F8)
+        except TypeError:  # a cell that is not hashable, and no level
+            known = [isinstance(cell, Hashable) for cell in cells]
+            codes = np.array(
+                [place.get(c, nan) if k else nan for c, k in zip(cells, known, strict=True)]
+            )
+        for i in np.flatnonzero(np.isnan(codes)).tolist():
+            cell = cells[i]
+            if not _is_null(cell):
                 raise UnknownLevelError(
                     f"{show(cell)} at row {words().number(i)}, column {label}, is not one of the "
                     f"{len(self.levels)} levels of the fit ({_some(self.levels)}). Make it missing "
@@ -57,7 +61,7 @@ class ColumnType:
                     row=i,
                     name=self.name,
                     value=str(cell),
-                ) from None
+                )
         return codes
 
 
@@ -196,9 +200,10 @@ def _learned(name: str | None, held: Holds | None, cells: Any) -> ColumnType:
         if not (isinstance(found, Refused) or _are_truth(_given(cells))):
             return ColumnType(name, "numbers")
     given = _given(cells)
-    if not all(isinstance(cell, Hashable) for cell in given):
+    try:
+        observed = set(given)
+    except TypeError:  # lists, dictionaries
         return ColumnType(name, "other")
-    observed = set(given)
     if held == "truth" or _are_truth(given):
         return ColumnType(name, "truth", (False, True))
     if held in ("ordered", "levels"):
@@ -210,7 +215,7 @@ def _learned(name: str | None, held: Holds | None, cells: Any) -> ColumnType:
 
 
 def _are_truth(cells: Sequence[Any]) -> bool:
-    return bool(cells) and all(isinstance(cell, bool | np.bool_) for cell in cells)
+    return bool(cells) and set(map(type, cells)) <= {bool, np.bool_}
 
 
 def _numbers(cells: Any, label: str) -> NDArray[Any] | Refused:
@@ -226,7 +231,7 @@ def _listed(cells: Any) -> list[Any]:
 
 
 def _given(cells: Any) -> list[Any]:
-    return [cell for cell in _listed(cells) if not _is_null(cell)]
+    return [cell for cell in _listed(cells) if type(cell) is str or not _is_null(cell)]
 
 
 def _native_type(series: Any) -> Any:
