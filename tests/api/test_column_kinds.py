@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import eigengap as eg
 from eigengap import LowRankImputer, columns
 from eigengap.columns import Bounded, Continuous, Count, Ordinal
+from eigengap.exceptions import UnsavableError
 
 N = 150
 LEVELS = ["p", "q", "r"]
@@ -447,6 +448,33 @@ def test_every_kind_goes_into_files(X, tmp_path):
     imputer = LowRankImputer(n_components=1, columns=asked).fit(few)
     eg.save(imputer, tmp_path / "mixed.egap")
     _assert_same(imputer, eg.load(tmp_path / "mixed.egap"), few)
+
+
+def test_levels_that_a_model_file_cannot_hold_are_named(X, tmp_path):
+    few = X[["real", "skewed"]].assign(part=pd.cut(X["percent"], 3))
+    imputer = LowRankImputer(n_components=1, columns="auto").fit(few)
+    _assert_same(imputer, pickle.loads(pickle.dumps(imputer)), few)
+    with pytest.raises(UnsavableError, match=r"pandas\.Interval"):
+        eg.save(imputer, tmp_path / "mixed.egap")
+
+
+def test_columns_of_arrow_in_pandas(X):
+    few = X[["real", "whole", "text", "category", "flag"]].astype(
+        {
+            "real": pd.ArrowDtype(pa.float32()),
+            "whole": pd.ArrowDtype(pa.int16()),
+            "text": pd.ArrowDtype(pa.string()),
+            "category": pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())),
+            "flag": pd.ArrowDtype(pa.bool_()),
+        }
+    )
+    imputer = LowRankImputer(n_components=1, columns="auto").fit(few)
+    found = imputer.impute(few)
+    assert found.dtypes.equals(few.dtypes)
+    assert not found.isna().any(axis=None)
+    for name in few:
+        observed = few[name].notna()
+        assert found[name][observed].tolist() == few[name][observed].tolist()
 
 
 def test_a_clone_fits_to_the_same(imputer, X):

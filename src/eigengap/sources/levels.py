@@ -247,7 +247,9 @@ def _categories(series: Any) -> list[Any]:
     if library_of(native) == "pyarrow" and own.ordered:
         chunks = native.unify_dictionaries().chunks
         return list(chunks[0].dictionary.to_pylist()) if chunks else []
-    if series.dtype == nw.Enum or hasattr(native, "iloc"):
+    # Categoricals of polars, and of Arrow in pandas, have no list of their own.
+    has_list = hasattr(native, "iloc") and hasattr(own, "categories")
+    if series.dtype == nw.Enum or has_list:
         return list(own.categories)
     return sorted(set(_given(series)))
 
