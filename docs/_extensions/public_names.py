@@ -16,11 +16,12 @@ from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 
 import eigengap
+import eigengap.columns
 import eigengap.exceptions
 import eigengap.images
 import eigengap.plots
 
-ROOMS = ("exceptions", "images", "plots")  # public as modules
+ROOMS = ("columns", "exceptions", "images", "plots")  # public as modules
 # Results and models are listed with their modules; pages call them by the class alone.
 _PAGE = (Path(__file__).parents[1] / "api.rst.in").read_text(encoding="utf-8")
 DOTTED = {

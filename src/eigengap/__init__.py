@@ -2,7 +2,7 @@
 
 Estimators, functions and the few values that users write down are public here, and loaded when
 first used, so that `import eigengap` costs nothing. Errors and warnings are in
-`eigengap.exceptions`, charts in `eigengap.plots`.
+`eigengap.exceptions`, charts in `eigengap.plots`, kinds of columns in `eigengap.columns`.
 """
 
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eigengap.registry import ESTIMATORS
 
 if TYPE_CHECKING:
+    from eigengap import columns as columns
     from eigengap import exceptions as exceptions
     from eigengap import plots as plots
     from eigengap.comparison.compare import compare as compare
@@ -70,7 +71,7 @@ _HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "svd": "eigengap.matrices.decomposition",
     "trustworthiness": "eigengap.comparison.embedding",
 }
-_MODULES = ("exceptions", "plots")  # public as modules
+_MODULES = ("columns", "exceptions", "plots")  # public as modules
 __all__ = sorted([*_HOME, *_MODULES])
 
 
