@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eigengap.plots.charts.fit import novelty as novelty
     from eigengap.plots.charts.fit import rank_criteria as rank_criteria
     from eigengap.plots.charts.fit import trace as trace
     from eigengap.plots.charts.missing import imputation as imputation
     from eigengap.plots.charts.missing import missingness as missingness
-    from eigengap.plots.charts.novelty import novelty as novelty
     from eigengap.plots.charts.scores import mixture as mixture
     from eigengap.plots.charts.scores import scores as scores
     from eigengap.plots.charts.spectra import scree as scree
@@ -32,7 +32,7 @@ _HOME = {
     "imputation": "charts.missing",
     "missingness": "charts.missing",
     "mixture": "charts.scores",
-    "novelty": "charts.novelty",
+    "novelty": "charts.fit",
     "rank_criteria": "charts.fit",
     "save": "theme",
     "scores": "charts.scores",

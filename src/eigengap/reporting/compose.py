@@ -25,7 +25,7 @@ from eigengap.reporting.sections import (
     variables,
 )
 from eigengap.reporting.sections.samples import chosen_colour, row_names, samples
-from eigengap.reporting.sections.section import Section
+from eigengap.reporting.specs import Section
 from eigengap.reporting.words import count
 from eigengap.runtime.warnings import captured
 from eigengap.sources import library_of

@@ -264,19 +264,15 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
     cells = cells[np.argsort(found.value[cells], kind="stable")]
     if len(cells) > MOST_CELLS:
         cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
+    some = found.some(cells)
     known = observed[~np.isnan(observed)]
-    low = min(float(known.min(initial=np.inf)), float(found.low[cells].min()))
-    high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
+    low = min(float(known.min(initial=np.inf)), float(some.low.min()))
+    high = max(float(known.max(initial=-np.inf)), float(some.high.max()))
     pad = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
     y = y_axis("value", name, scale=scale, axis=alt.Axis(tickCount=6))
-    bars = data(
-        k=np.arange(1, len(cells) + 1),
-        value=found.value[cells],
-        low=found.low[cells],
-        high=found.high[cells],
-        row=table.at[found.row[cells]],
-    )
+    k, row = np.arange(1, len(cells) + 1), table.at[some.row]
+    bars = data(k=k, value=some.value, low=some.low, high=some.high, row=row)
     bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
     x = x_axis("k", "imputed value", axis=bare_x)
     tip = tips(row="#row", value="#imputed", low="#from", high="#to")
@@ -332,17 +328,13 @@ def _calibration(
         found = Calibration(found.imputations.some(at), found.truth[at])
     chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
     n = len(found.truth)
-    whose = ""
-    if known is None:
-        whose = (
-            " The model was fitted with these cells, unless these are new rows: that flatters it."
-        )
+    whose = " The model was fitted with these cells, unless these are new rows: that flatters it."
     which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
     return finish(
         chart,
         f"How well {public_name(estimator)} predicts hidden cells",
         f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {100 * level:g} % "
-        f"intervals ({which}).{whose}",
+        f"intervals ({which}).{whose if known is None else ''}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
         upper(table.sampling()),
         width=600,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -131,11 +132,9 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
 
 
 def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
-    names = score_names(estimator, q)
-    try:
+    names, share = score_names(estimator, q), None
+    with suppress(AttributeError, ValueError):
         share = eigenvalues(estimator).share
-    except (AttributeError, ValueError):
-        share = None
     if share is None or len(share) < q:
         return [names[a] for a in positions]
     return [f"{names[a]} ({100 * share[a]:.1f} % of the variance)" for a in positions]

@@ -11,7 +11,7 @@ from eigengap.plots.numbers.outliers import ALPHA, RowDistances
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.spectrum import eigenvalues
 from eigengap.plots.numbers.subject import Subject
-from eigengap.reporting.sections.section import Fact, Section
+from eigengap.reporting.specs import Fact, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import CapturedWarning
 

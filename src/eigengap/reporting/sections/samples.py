@@ -18,8 +18,7 @@ from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.numbers.outliers import RowDistances
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.scores import Scores
-from eigengap.reporting.sections.section import Section
-from eigengap.reporting.specs import column, rounded
+from eigengap.reporting.specs import Section, column, rounded
 from eigengap.reporting.words import count, percent, whole
 from eigengap.runtime.hashing import row_hashes
 from eigengap.sources import quote
