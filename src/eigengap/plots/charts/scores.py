@@ -233,7 +233,7 @@ def _line(
             .mark_rule(style="eg-accent", strokeWidth=1.3, opacity=0.8)
             .encode(x=x, x2="high", y=y, tooltip=tips(row="#row", x="#from", high="#to"))
         )
-    tip = tips(row="#row", x="#" + titles[0], missing="#cells missing")
+    tip = tips(row="#row", x="#" + titles[0], gaps="#cells missing")
     layers.append(
         alt.Chart(data(**columns))
         .mark_point(filled=True, size=24, opacity=0.7 if len(t) <= 1000 else 0.4)
