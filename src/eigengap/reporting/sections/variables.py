@@ -168,7 +168,7 @@ def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
     at_label: dict[str, Any] = {"x": {**x, "field": "lx"}, "y": {**y, "field": "ly"}}
     thin = {"color": specs.RULE, "strokeWidth": 1.5}
     arrow = {"color": specs.MAIN, "strokeWidth": 1.5, "opacity": 0.8}
-    tooltip = specs.tips(column="column", x="across|.2f", y="up|.2f", cos2="cos²|.0%")
+    tooltip = specs.tips(column="column", x="x axis|.2f", y="y axis|.2f", cos2="cos²|.0%")
     spec = specs.chart(
         data,
         specs.layer("line", thin, data=ring, **xy, order={"field": "k"}),
