@@ -24,23 +24,16 @@ if TYPE_CHECKING:
     from eigengap.plots.charts.variables import cos2 as cos2
     from eigengap.plots.theme import save as save
 
-_HOME = {
-    "biplot": "charts.variables",
-    "contributions": "charts.variables",
-    "correlation_circle": "charts.variables",
-    "cos2": "charts.variables",
-    "imputation": "charts.missing",
-    "missingness": "charts.missing",
-    "mixture": "charts.scores",
-    "novelty": "charts.fit",
-    "rank_criteria": "charts.fit",
-    "save": "theme",
-    "scores": "charts.scores",
-    "scree": "charts.spectra",
-    "spectrum": "charts.spectra",
-    "trace": "charts.fit",
+_CHARTS = {
+    "charts.fit": ("novelty", "rank_criteria", "trace"),
+    "charts.missing": ("imputation", "missingness"),
+    "charts.scores": ("mixture", "scores"),
+    "charts.spectra": ("scree", "spectrum"),
+    "charts.variables": ("biplot", "contributions", "correlation_circle", "cos2"),
+    "theme": ("save",),
 }
-__all__ = list(_HOME)
+_HOME = {name: home for home, names in _CHARTS.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -53,4 +46,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
