@@ -15,6 +15,7 @@ from eigengap.plots._altair import alt
 from eigengap.plots.drawing import (
     Chart,
     data,
+    dots,
     finish,
     kind,
     quantity,
@@ -114,19 +115,12 @@ def _panel(name: str, pick: int, curve: Curve) -> Any:
     ratio = curve.better == "above 1" and np.nanmin(value) > 0 and np.nanmax(value) > 20
     points = data(q=q, value=value, pick=np.where(q == pick, "picked", ""))
     step = max(1, -(-len(q) // 8))
-    x = x_axis(
-        "q",
-        "components",
-        scale=alt.Scale(domain=[float(q.min()) - 0.4, float(q.max()) + 0.4], nice=False),
-        axis=alt.Axis(values=[int(v) for v in q[::step]], format="d", grid=False),
-    )
+    ends = alt.Scale(domain=[float(q.min()) - 0.4, float(q.max()) + 0.4], nice=False)
+    ticks = alt.Axis(values=[int(v) for v in q[::step]], format="d", grid=False)
+    x = x_axis("q", "components", scale=ends, axis=ticks)
     large: Any = {"format": "~s"} if np.nanmax(np.abs(value), initial=0.0) >= 1e4 else {}
-    y = y_axis(
-        "value",
-        None,
-        scale=alt.Scale(zero=False, type="log" if ratio else "linear"),
-        axis=alt.Axis(tickCount=4, **large),
-    )
+    scale = alt.Scale(zero=False, type="log" if ratio else "linear")
+    y = y_axis("value", None, scale=scale, axis=alt.Axis(tickCount=4, **large))
     base = alt.Chart(points).encode(x=x, y=y, tooltip=tips(q="#components", value="#value"))
     layers = [
         base.mark_line(style="eg-soft"),
@@ -136,11 +130,7 @@ def _panel(name: str, pick: int, curve: Curve) -> Any:
     if level is not None:
         layers.insert(0, alt.Chart(data(value=[level])).mark_rule(style="eg-guide").encode(y=y))
     if pick in set(q.tolist()):
-        layers.append(
-            base.transform_filter("datum.pick == 'picked'").mark_point(
-                style="eg-accent", shape="triangle-up", filled=True, size=95, opacity=1.0
-            )
-        )
+        layers.append(dots(base, "eg-accent", 95, "datum.pick == 'picked'", shape="triangle-up"))
     title = alt.TitleParams(
         text=upper(f"{_spoken(name)}: {pick}").rstrip("."),
         subtitle=[label(curve.label, 50), _says(pick, curve)],
@@ -205,7 +195,7 @@ def trace(estimator: Any) -> Chart:
     )
     layers = [base.mark_line(style="eg-main")]
     if len(kept) <= 60:
-        layers.append(base.mark_point(style="eg-main", filled=True, size=22, opacity=1.0))
+        layers.append(dots(base, "eg-main", 22))
     objective = alt.layer(*layers).properties(width=WIDE, height=HIGH)
     chart = alt.hconcat(objective, _left(found, kept, x), spacing=30).resolve_scale(
         color="independent", strokeDash="independent"
@@ -241,12 +231,12 @@ def _left(found: Steps, kept: Any, x: alt.X) -> Any:
     layers: list[Any] = [base.mark_line()]
     if found.tol is not None and found.tol > 0:
         limit = data(value=[found.tol], said=[f"tol = {found.tol:g}"])
-        layers.append(alt.Chart(limit).mark_rule(style="eg-guide").encode(y=y))
-        layers.append(
+        layers += [
+            alt.Chart(limit).mark_rule(style="eg-guide").encode(y=y),
             alt.Chart(limit)
             .mark_text(style="eg-note", align="left", baseline="bottom", dx=4, dy=-2)
-            .encode(x=alt.value(0), y=y, text=words())
-        )
+            .encode(x=alt.value(0), y=y, text=words()),
+        ]
     return alt.layer(*layers).properties(width=WIDE, height=HIGH)
 
 
@@ -334,12 +324,8 @@ def _plane(found: OutlierNumbers, table: Table, over: bool) -> Any:
     return alt.layer(
         alt.Chart(data(t=[limits[0]])).mark_rule(style="eg-guide").encode(x=x),
         alt.Chart(data(s=[limits[1]])).mark_rule(style="eg-guide").encode(y=y),
-        base.transform_filter("datum.state == 'ordinary'").mark_point(
-            style="eg-main", filled=True, size=24, opacity=0.5
-        ),
-        base.transform_filter("datum.state == 'flagged'").mark_point(
-            style="eg-accent", filled=True, shape="triangle-up", size=46, opacity=0.85
-        ),
+        dots(base, "eg-main", 24, "datum.state == 'ordinary'", opacity=0.5),
+        dots(base, "eg-accent", 46, "datum.state == 'flagged'", opacity=0.85, shape="triangle-up"),
         base.transform_filter("datum.said != ''")
         .mark_text(style="eg-label", align="left", dx=6, dy=-5, fontSize=10.5)
         .encode(text=words()),
@@ -367,23 +353,15 @@ def _shares(found: OutlierNumbers, table: Table, names: list[str]) -> Any:
     y = alt.Y(**kind("line", None, sort=lines))
     base = alt.Chart(cells).encode(x=x, y=y, tooltip=tips(line="", column="", share="#% of D²"))
     note = "" if len(order) == len(names) else f" ({len(order)} of {len(names)} columns)"
+    text_of_title = f"Share of D² of the least probable rows, %{note}"
+    title = alt.TitleParams(text_of_title, fontSize=12, fontWeight="normal", offset=8)
+    colour = alt.Color(**quantity("share", "% of D²", scale=scale, legend=None))
     return alt.layer(
-        base.mark_rect().encode(
-            color=alt.Color(**quantity("share", "% of D²", scale=scale, legend=None))
-        ),
+        base.mark_rect().encode(color=colour),
         *(
             base.transform_filter(f"abs(datum.share) {which} {0.6 * reach}")
             .mark_text(style=style, fontSize=10.5)
             .encode(text=words())
             for which, style in (("<", "eg-label"), (">=", "eg-on-strong"))
         ),
-    ).properties(
-        width=min(40 * len(order), PLANE),
-        height=22 * k,
-        title=alt.TitleParams(
-            f"Share of D² of the least probable rows, %{note}",
-            fontSize=12,
-            fontWeight="normal",
-            offset=8,
-        ),
-    )
+    ).properties(width=min(40 * len(order), PLANE), height=22 * k, title=title)

@@ -274,9 +274,8 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
     k, row = np.arange(1, len(cells) + 1), table.at[some.row]
     bars = data(k=k, value=some.value, low=some.low, high=some.high, row=row)
     bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
-    x = x_axis("k", "imputed value", axis=bare_x)
     tip = tips(row="#row", value="#imputed", low="#from", high="#to")
-    base = alt.Chart(bars).encode(x=x, tooltip=tip)
+    base = alt.Chart(bars).encode(x=x_axis("k", "imputed value", axis=bare_x), tooltip=tip)
     bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False))
     intervals = alt.layer(
         base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
@@ -314,13 +313,9 @@ def _calibration(
         known = table_of(truth, estimator, most=max(len(table.at), 1))
         if known.n != table.n:
             raise ValueError(f"truth has {known.n} rows, and X has {table.n}")
-    found = calibration(
-        estimator,
-        table.X,
-        truth=None if known is None else known.X,
-        share=held_out if held_out is not None else 0.1,
-        level=level,
-    )
+    share = 0.1 if held_out is None else held_out
+    true = None if known is None else known.X
+    found = calibration(estimator, table.X, truth=true, share=share, level=level)
     if chosen is not None:
         at = np.flatnonzero(found.imputations.column == chosen)
         if len(at) == 0:

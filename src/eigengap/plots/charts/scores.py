@@ -102,12 +102,8 @@ def scores(
         regions = score_ellipses(estimator, table.X, positions, most=most)
     draw = _line if len(positions) == 1 else _plane
     chart = draw(table, T[:, list(positions)], colour, regions, titles)
-    return finish(
-        chart,
-        f"Scores of {name}",
-        *_notes(table, regions, colour, alone=len(positions) == 1),
-        width=WIDTH,
-    )
+    notes = _notes(table, regions, colour, alone=len(positions) == 1)
+    return finish(chart, f"Scores of {name}", *notes, width=WIDTH)
 
 
 def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, Colour | None]:
@@ -248,12 +244,10 @@ def _notes(
     notes = [upper(table.sampling())]
     if regions is not None:
         incomplete = int(np.isnan(table.X).any(axis=1).sum())
-        what = "Intervals" if alone else "Ellipses"
-        which = "incomplete rows"
-        if len(regions.at) < incomplete:
-            which = f"the {len(regions.at)} least sure of {incomplete} incomplete rows"
-        level = f"{100 * regions.level:g} %"
-        notes.append(f"{what} hold the score with probability {level}: {which}.")
+        what, few = "Intervals" if alone else "Ellipses", len(regions.at)
+        some = f"the {few} least sure of {incomplete} " if few < incomplete else ""
+        probability = f"probability {100 * regions.level:g} %"
+        notes.append(f"{what} hold the score with {probability}: {some}incomplete rows.")
     if colour is not None:
         notes.append(upper(colour.note))
     return notes
