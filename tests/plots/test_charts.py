@@ -112,6 +112,14 @@ def test_one_component_is_drawn_along_a_line(incomplete: np.ndarray) -> None:
     rows = next(columns(chart, "x", "group"))
     np.testing.assert_allclose([row["x"] for row in rows], model.transform(incomplete).ravel())
     assert "Intervals hold the score" in subtitle(chart)
+    points = chart.to_dict()["layer"][-1]
+    assert {tip["field"] for tip in points["encoding"]["tooltip"]} <= set(rows[0])
+
+
+def test_large_codes_stay_apart(pca: eg.PCA, wine: pd.DataFrame) -> None:
+    codes = 1_234_567 + np.arange(len(wine)) % 2
+    rows = next(columns(pca.plot.scores(wine, color=codes), "x", "colour"))
+    assert {row["colour"] for row in rows} == {"1234567", "1234568"}
 
 
 def test_many_variables_are_labelled_in_part() -> None:

@@ -114,6 +114,12 @@ class Frame:
         }
 
 
+def dots(base: Any, style: str, size: int, where: str = "", **how: Any) -> Any:
+    """Filled points of those rows for which an expression holds."""
+    some = base.transform_filter(where) if where else base
+    return some.mark_point(**{"style": style, "filled": True, "size": size, "opacity": 1.0, **how})
+
+
 def framed(frame: Frame, *layers: Any) -> Any:
     """Layers in a frame."""
     return alt.layer(*layers).properties(width=frame.width, height=frame.height)

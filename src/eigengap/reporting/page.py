@@ -22,10 +22,10 @@ from typing import Any
 import eigengap
 from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.atomic import write_atomically
-from eigengap.plots.page import escaped_json, policy, require_closed, source_of
 from eigengap.plots.palette import DARK, FONT, LIGHT, SHAPES, Ink, axis_of, legend_of
+from eigengap.plots.theme import escaped_json, policy, require_closed, source_of
 from eigengap.reporting.sections.samples import ELLIPSES, Samples
-from eigengap.reporting.sections.section import Section
+from eigengap.reporting.specs import Section
 from eigengap.reporting.words import MINUS, NARROW
 from eigengap.runtime.user_cache import user_cache
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -101,12 +102,8 @@ def scores(
         regions = score_ellipses(estimator, table.X, positions, most=most)
     draw = _line if len(positions) == 1 else _plane
     chart = draw(table, T[:, list(positions)], colour, regions, titles)
-    return finish(
-        chart,
-        f"Scores of {name}",
-        *_notes(table, regions, colour, alone=len(positions) == 1),
-        width=WIDTH,
-    )
+    notes = _notes(table, regions, colour, alone=len(positions) == 1)
+    return finish(chart, f"Scores of {name}", *notes, width=WIDTH)
 
 
 def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, Colour | None]:
@@ -131,11 +128,9 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
 
 
 def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
-    names = score_names(estimator, q)
-    try:
+    names, share = score_names(estimator, q), None
+    with suppress(AttributeError, ValueError):
         share = eigenvalues(estimator).share
-    except (AttributeError, ValueError):
-        share = None
     if share is None or len(share) < q:
         return [names[a] for a in positions]
     return [f"{names[a]} ({100 * share[a]:.1f} % of the variance)" for a in positions]
@@ -234,7 +229,7 @@ def _line(
             .mark_rule(style="eg-accent", strokeWidth=1.3, opacity=0.8)
             .encode(x=x, x2="high", y=y, tooltip=tips(row="#row", x="#from", high="#to"))
         )
-    tip = tips(row="#row", x="#" + titles[0], missing="#cells missing")
+    tip = tips(row="#row", x="#" + titles[0], gaps="#cells missing")
     layers.append(
         alt.Chart(data(**columns))
         .mark_point(filled=True, size=24, opacity=0.7 if len(t) <= 1000 else 0.4)
@@ -249,12 +244,10 @@ def _notes(
     notes = [upper(table.sampling())]
     if regions is not None:
         incomplete = int(np.isnan(table.X).any(axis=1).sum())
-        what = "Intervals" if alone else "Ellipses"
-        which = "incomplete rows"
-        if len(regions.at) < incomplete:
-            which = f"the {len(regions.at)} least sure of {incomplete} incomplete rows"
-        level = f"{100 * regions.level:g} %"
-        notes.append(f"{what} hold the score with probability {level}: {which}.")
+        what, few = "Intervals" if alone else "Ellipses", len(regions.at)
+        some = f"the {few} least sure of {incomplete} " if few < incomplete else ""
+        probability = f"probability {100 * regions.level:g} %"
+        notes.append(f"{what} hold the score with {probability}: {some}incomplete rows.")
     if colour is not None:
         notes.append(upper(colour.note))
     return notes

@@ -10,7 +10,7 @@ from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.spectrum import Eigenvalues, Gap, eigenvalues, largest_ratio
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import silence
 from eigengap.selection.rank.choice import NAMES, RankChoice
