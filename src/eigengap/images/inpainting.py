@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import Filled, fill
+from eigengap.images.filling import FEWEST, Filled, fill
 from eigengap.images.image import StandardisedImage, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
-from eigengap.images.painting import FEWEST
 from eigengap.images.restored import Restored, mixture_of
 
 

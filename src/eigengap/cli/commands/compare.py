@@ -75,7 +75,7 @@ def _rank(model: Any, source: Any) -> int | list[int] | None:
     """How many components: as given, or as chosen by a fit to all rows."""
     from numbers import Integral
 
-    from eigengap.comparison.fillers import unfitted
+    from eigengap.comparison.compare import unfitted
 
     given = model.get_params().get("n_components")
     if isinstance(given, Integral):
