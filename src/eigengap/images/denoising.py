@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
 from eigengap.images.filling import fill
-from eigengap.images.image import StandardisedImage, standardised
+from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_noise, put_back, tamed
 from eigengap.images.inpainting import as_it_is, imputed
 from eigengap.images.mixture import PatchMixture, fit_mixture
 from eigengap.images.noise import learned_noise, limits, unclipped
 from eigengap.images.patches import Ints, corners, painted, patches_at, sample_rows
-from eigengap.images.restored import Restored, mixture_of
 from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most

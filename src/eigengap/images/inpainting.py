@@ -8,9 +8,8 @@ import numpy as np
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
 from eigengap.images.filling import FEWEST, Filled, fill
-from eigengap.images.image import StandardisedImage, standardised
+from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
-from eigengap.images.restored import Restored, mixture_of
 
 
 def inpaint_image(
