@@ -180,10 +180,10 @@ def _measure(
         found.no_density(reason)
     with captured() as heard:
         for number, (train, test) in enumerate(folds):
-            fitted, table = unfitted(model), _take(rows.table, train)
-            y = () if rows.y is None else (_take(rows.y, train),)
-            weight = rows.weight[train] if rows.weighted else None
             try:
+                fitted, table = unfitted(model), _take(rows.table, train)
+                y = () if rows.y is None else (_take(rows.y, train),)
+                weight = rows.weight[train] if rows.weighted else None
                 start = time.perf_counter()
                 fit_rows(fitted, table, rows.names, *y, weight=weight)
                 found.fit_seconds.append(time.perf_counter() - start)
