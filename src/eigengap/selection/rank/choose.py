@@ -173,14 +173,10 @@ class _Table:
     @cached_property
     def most(self) -> int:
         d = self.source.n_features
-        limit = largest_rank(d, self.sum_w)
+        limit = largest_rank(d, self.source.observed().sum_w)
         if self.noise == "diagonal":
             limit = min(limit, most_factors(d))
         return limit if self.asked_most is None else min(limit, self.asked_most)
-
-    @cached_property
-    def sum_w(self) -> float:
-        return self.source.observed().sum_w
 
     @cached_property
     def standardised(self) -> Standardised:
