@@ -26,7 +26,7 @@ from sklearn.base import clone
 from benchmarks import real_tables
 from benchmarks.table import Row, check
 from eigengap import PPCA, BayesianPCA, FactorAnalysis, LowRankImputer
-from eigengap.models.gaussian.plug_in import PlugIn
+from eigengap.models.gaussian.predictive import PlugIn
 
 LEVEL = 0.95
 SIMULATED = (94.0, 96.0)  # % that has to be covered

@@ -119,7 +119,7 @@ def _steps() -> list[Row]:
     """Steps of EM over partitions of ten rows: all overhead."""
     import dask.array as da
 
-    from eigengap.models.gaussian.row_posterior import Coefficients
+    from eigengap.models.gaussian.posterior import Coefficients
     from eigengap.sources.dask import as_dask_source
     from eigengap.statistics.expected.gaussian import Expected
 
@@ -182,8 +182,8 @@ def _threads(n: int) -> list[Row]:
     """Eight fits in joblib threads against the same eight one after another."""
     from joblib import Parallel, delayed
 
+    from eigengap.fitting.gaussian.fit import fit_ppca
     from eigengap.fitting.gaussian.pca import fit_pca
-    from eigengap.fitting.gaussian.ppca import fit_ppca
     from eigengap.sources.conversion import as_source
 
     rows = []

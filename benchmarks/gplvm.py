@@ -85,8 +85,8 @@ def fit_ours(n: int, q: int, M: int, seed: int, steps: int) -> dict[str, Any]:
 def fit_gpy(n: int, q: int, M: int, seed: int, steps: int) -> dict[str, Any]:
     import GPy
 
-    from eigengap.fitting.autodiff.bayesian_gplvm import UNCERTAIN
     from eigengap.fitting.autodiff.gp_kernels import start_of
+    from eigengap.fitting.autodiff.gplvm import UNCERTAIN
     from eigengap.fitting.gp.start import NOISE, chosen_points, principal_start, standardise
     from eigengap.models.gp.kernels import kernel_of
 

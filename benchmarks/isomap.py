@@ -128,8 +128,7 @@ def compare(n: int, rounds: int) -> dict[str, Any]:
 
 def _parts(X: np.ndarray) -> dict[str, float]:
     """Where the time of a fit to all pairs goes."""
-    from eigengap.fitting.graph.geodesics import geodesics
-    from eigengap.fitting.graph.isomap import fit_pairs
+    from eigengap.fitting.graph.isomap import fit_pairs, geodesics
     from eigengap.fitting.graph.neighbourhood import undirected
     from eigengap.fitting.graph.neighbours import Neighbours, Search
 

@@ -6,6 +6,7 @@ package to install.
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from typing import Any
 
@@ -155,14 +156,8 @@ class DataError(ValueError):
         self.row, self.line, self.column, self.name, self.value = row, line, column, name, value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), self.args, self.__dict__)
-
-
-def _remade(cls: type[DataError], args: tuple[Any, ...], fields: dict[str, Any]) -> DataError:
-    """An error that comes from another process."""
-    error = cls.__new__(cls, *args)
-    error.__dict__.update(fields)
-    return error
+        # Another process makes it anew from its fields, not by the arguments of a subclass.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InfiniteCellError(DataError):

@@ -6,6 +6,7 @@ the reference pages and the tests that hold for every estimator read this list. 
 class is also its kind in model files. Plain values only: importing this module loads nothing.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -64,64 +65,47 @@ _ROWS = ("scores", "correlation_circle", "missingness")
 _VARIABLES = ("biplot", "contributions", "cos2")
 _GAUSSIAN = ("scree", *_ROWS, *_VARIABLES, "imputation", "novelty", "trace", "rank_criteria")
 
+_gaussian = partial(  # a density with loadings and noise
+    Estimator,
+    family="linear",
+    charts=(*_GAUSSIAN, "spectrum"),
+    objective="log-likelihood",
+    noise="isotropic",
+    depends_on_units="always",
+    is_refitted=True,
+    allows_no_components=True,
+)
+_manifold = partial(
+    Estimator, family="manifold", charts=("scree", *_ROWS), depends_on_units="always"
+)
+_task = partial(Estimator, family="task")
+
 ESTIMATORS = (
-    Estimator(
-        "PCA",
-        "pca",
-        "pca",
-        "linear",
-        (*_GAUSSIAN, "spectrum"),
-        objective="log-likelihood",
-        noise="isotropic",
-        depends_on_units="always",
-        is_refitted=True,
-        allows_no_components=True,
-    ),
-    Estimator(
-        "PPCA",
-        "ppca",
-        "ppca",
-        "linear",
-        (*_GAUSSIAN, "spectrum"),
-        objective="log-likelihood",
-        noise="isotropic",
-        has_student_noise=True,
-        depends_on_units="always",
-        is_refitted=True,
-        allows_no_components=True,
-    ),
-    Estimator(
+    _gaussian("PCA", "pca", "pca"),
+    _gaussian("PPCA", "ppca", "ppca", has_student_noise=True),
+    _gaussian(
         "FactorAnalysis",
         "factor_analysis",
         "fa",
-        "linear",
-        _GAUSSIAN,
-        objective="log-likelihood",
+        charts=_GAUSSIAN,
         noise="diagonal",
         has_student_noise=True,
-        is_refitted=True,
-        allows_no_components=True,
+        depends_on_units="",
     ),
-    Estimator(
+    _gaussian(
         "BayesianPCA",
         "bayesian_pca",
         "bayesian-pca",
-        "linear",
-        (*_GAUSSIAN, "spectrum"),
         objective="evidence lower bound",
-        noise="isotropic",
-        depends_on_units="always",
-        is_refitted=True,
+        allows_no_components=False,
     ),
-    Estimator(
+    _gaussian(
         "MixturePPCA",
         "mixture_ppca",
         "mixture",
-        "linear",
-        ("mixture", "scores", "imputation", "trace", "missingness"),
-        objective="log-likelihood",
-        depends_on_units="always",
-        is_refitted=True,
+        charts=("mixture", "scores", "imputation", "trace", "missingness"),
+        noise="",
+        allows_no_components=False,
     ),
     Estimator(
         "ICA",
@@ -132,14 +116,7 @@ ESTIMATORS = (
         objective="sum of the components' non-Gaussianity",
         depends_on_units="truncated",
     ),
-    Estimator(
-        "ClassicalMDS",
-        "classical_mds",
-        "mds",
-        "manifold",
-        ("scree", *_ROWS),
-        depends_on_units="always",
-    ),
+    _manifold("ClassicalMDS", "classical_mds", "mds"),
     Estimator(
         "Whitener",
         "whitener",
@@ -148,105 +125,70 @@ ESTIMATORS = (
         ("scree", *_ROWS, "rank_criteria"),
         depends_on_units="truncated",
     ),
-    Estimator(
-        "KernelPCA",
-        "kernel_pca",
-        "kernel-pca",
-        "manifold",
-        ("scree", *_ROWS),
-        depends_on_units="always",
-    ),
-    Estimator(
-        "Isomap", "isomap", "isomap", "manifold", ("scree", *_ROWS), depends_on_units="always"
-    ),
-    Estimator(
-        "LaplacianEigenmaps",
-        "laplacian_eigenmaps",
-        "laplacian",
-        "manifold",
-        ("scree", *_ROWS),
-        depends_on_units="always",
-    ),
-    Estimator(
+    _manifold("KernelPCA", "kernel_pca", "kernel-pca"),
+    _manifold("Isomap", "isomap", "isomap"),
+    _manifold("LaplacianEigenmaps", "laplacian_eigenmaps", "laplacian"),
+    _manifold(
         "MaximumVarianceUnfolding",
         "unfolding",
         "mvu",
-        "manifold",
-        ("scree", "trace", *_ROWS),
+        charts=("scree", "trace", *_ROWS),
         objective="variance of the embedding",
-        depends_on_units="always",
     ),
-    Estimator(
-        "StructurePreservingEmbedding",
-        "structure_preserving",
-        "structure",
-        "manifold",
-        _ROWS,
-        depends_on_units="always",
-    ),
-    Estimator(
+    _manifold("StructurePreservingEmbedding", "structure_preserving", "structure", charts=_ROWS),
+    _manifold(
         "GPLVM",
         "gplvm",
         "gplvm",
-        "manifold",
-        (*_ROWS, "imputation", "trace"),
+        charts=(*_ROWS, "imputation", "trace"),
         objective="log-likelihood, or its bound",
-        depends_on_units="always",
         extra="autodiff",
     ),
-    Estimator(
+    _manifold(
         "Autoencoder",
         "autoencoder",
         "autoencoder",
-        "manifold",
-        (*_ROWS, "imputation", "trace"),
+        charts=(*_ROWS, "imputation", "trace"),
         objective="loss",
-        depends_on_units="always",
         row_score="neg_mean_squared_error",
         extra="autodiff",
     ),
-    Estimator(
+    _task(
         "NoveltyDetector",
         "novelty",
         "novelty",
-        "task",
-        ("novelty", "scree", *_ROWS, *_VARIABLES, "trace", "rank_criteria"),
+        charts=("novelty", "scree", *_ROWS, *_VARIABLES, "trace", "rank_criteria"),
         row_score="log_p_value",
         next_command="score",
         shows="NoveltyDetector judges rows by {inner}, which is shown here.",
     ),
-    Estimator(
+    _task(
         "LowRankImputer",
         "imputer",
         "low-rank",
-        "task",
-        ("imputation", "missingness", "trace"),
+        charts=("imputation", "missingness", "trace"),
         next_command="impute",
         shows="LowRankImputer chose {inner}, and it is that model which is shown here.",
     ),
-    Estimator(
+    _task(
         "PPCAClassifier",
         "classifier",
         "classifier",
-        "task",
-        ("mixture", "missingness"),
+        charts=("mixture", "missingness"),
         target="class",
         next_command="transform",
     ),
-    Estimator(
+    _task(
         "PPCARegressor",
         "regressor",
         "regressor",
-        "task",
-        ("scree", "trace", "missingness"),
+        charts=("scree", "trace", "missingness"),
         target="number",
         next_command="transform",
     ),
 )
 BY_NAME = {entry.name: entry for entry in ESTIMATORS}
 BY_COMMAND = {entry.command: entry for entry in ESTIMATORS}
-
-
 _OTHER = Estimator("", "", "", "task", ())
 
 

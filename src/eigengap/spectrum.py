@@ -111,8 +111,7 @@ class Spectrum:
     def rank_for_fraction(self, fraction: float) -> int:
         """Fewest components whose share of the total variance exceeds `fraction`.
 
-        000 section 2.4 with epsilon = 1 - fraction; a share that is met exactly does not do, as in
-        scikit-learn. Needs enough known eigenvalues.
+        A share that is met exactly does not do, as in scikit-learn. Needs enough known eigenvalues.
         """
         share = np.cumsum(self.explained_ratio(len(self.lam)))
         q = int(np.searchsorted(share, fraction, side="right")) + 1

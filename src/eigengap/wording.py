@@ -73,3 +73,13 @@ def worded(by: Words) -> Iterator[None]:
         yield
     finally:
         _words = before
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """A few of the items in words.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

@@ -9,9 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
 from eigengap.estimators.shared.progress import ProgressLine
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.noise import fit_by_em
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.loop import Progress
 from eigengap.sources.conversion import as_source

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eigengap.cli.ending import run as run_here
+from eigengap.cli.app import run as run_here
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHOW = """
-from eigengap.cli.browser import show_page
+from eigengap.cli.commands.report import show_page
 from eigengap.cli.narration import Narrator
 show_page("r.html", Narrator())
 """

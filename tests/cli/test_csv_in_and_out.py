@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
 
-from eigengap.cli.tables import csv_text
+from eigengap.cli.tables import pieces
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "m.egap")
 FILL = ("impute", "t.csv", "-k", "1", "-q")
@@ -150,7 +150,7 @@ def test_many_rows_in_little_memory(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert call("fit", "table.csv", "-k", "2", "-o", "m.egap").code == 0
     whole = call("impute", "t.csv", "--model", "m.egap", "-o", "whole.csv", "-q")
     assert whole.code == 0, whole.err
-    monkeypatch.setattr(csv_text, "CHUNK", 1 << 16)
+    monkeypatch.setattr(pieces, "CHUNK", 1 << 16)
     tracemalloc.start()
     assert call("impute", "t.csv", "--model", "m.egap", "-o", "f.csv", "-q").code == 0
     peak = tracemalloc.get_traced_memory()[1]

@@ -15,7 +15,7 @@ from tests.cli.running import call
 import eigengap as eg
 from eigengap.persistence.model_file import load
 from eigengap.printable import quoted
-from eigengap.sources.files.csv.likeness import likeness_of
+from eigengap.sources.files.csv.cells import likeness_of
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from eigengap import PPCA
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.loop import Progress
 from eigengap.persistence.checkpoint import Checkpoint

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from eigengap.sources.opening import open_source
-from eigengap.sources.sinks import base, binary, open_sink
+from eigengap.sources.sinks import base, formats, open_sink
 from eigengap.sources.streaming import stream
 
 REQUIRE_ALL = bool(os.environ.get("EIGENGAP_REQUIRE_ALL"))  # a case that cannot run fails
@@ -70,7 +70,7 @@ def free(disk: Path) -> int:
 @pytest.mark.parametrize("old", [False, True], ids=["new", "replacing"])
 def test_a_full_disk_is_told_with_the_path_and_nothing_is_left(disk, kind, old, monkeypatch):
     monkeypatch.setattr(base, "GATHERED", 1 << 18)
-    monkeypatch.setattr(binary, "GROUP", 1 << 19)
+    monkeypatch.setattr(formats, "GROUP", 1 << 19)
     path = disk / f"x.{kind}"
     if old:
         with open_sink(path, ["a"]) as sink:

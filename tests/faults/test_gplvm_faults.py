@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap import PPCA
 from eigengap.estimators.gplvm import GPLVM
 from eigengap.exceptions import DoesNotFitError
-from eigengap.fitting.autodiff.descent import minimise_named
+from eigengap.fitting.autodiff.gplvm import minimise_named
 from eigengap.models.gp.kernels import RBF, Linear, Matern32
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPLVM did not converge")

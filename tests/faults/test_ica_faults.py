@@ -11,7 +11,7 @@ from tests.mixtures import mixture, sources
 
 from eigengap.estimators.ica import ICA
 from eigengap.exceptions import GaussianComponentsWarning, NoSignalError, NotWhiteWarning
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.ica.whitening import ppca_whitening
 from eigengap.sources.conversion import as_source
 

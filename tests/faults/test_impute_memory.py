@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import eigengap as eg
 from eigengap.sources.array import ArraySource
-from eigengap.sources.derived.blocked import stacked
+from eigengap.sources.blocked import stacked
 
 N, D, Q = 120_000, 50, 3  # 48 MB
 

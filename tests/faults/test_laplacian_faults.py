@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, DoesNotFitError
 from eigengap.fitting.eigen.smallest import by_filter
-from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.fit import fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.parts import eigenpairs_by_elimination
 
 
@@ -524,7 +525,7 @@ def test_an_iteration_that_does_not_get_there_says_so():
 
 
 def test_the_warning_of_it(monkeypatch):
-    from eigengap.fitting.laplacian import solver as laplacian_solver
+    from eigengap.fitting.laplacian import fit as laplacian_solver
 
     def short(M, k, angle, seed, most, longest):
         return by_filter(M, k, angle, seed, most, longest=40)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from eigengap.estimators.whitener import Whitener
 from eigengap.exceptions import DoesNotFitError, RankDeficientWarning, RankError
 from eigengap.fitting.eigen import singular
-from eigengap.fitting.eigen.bidiagonal import TopTriplets
+from eigengap.fitting.eigen.krylov import TopTriplets
 from eigengap.fitting.gaussian.pca import NotCertified
 from eigengap.matrices.approximation import low_rank
 from eigengap.matrices.decomposition import pinv, svd

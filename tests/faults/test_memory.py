@@ -141,7 +141,7 @@ def test_a_table_that_is_packed_tightly_is_streamed(tmp_path, monkeypatch):
     """Its size tells nothing of its rows: they are counted before it is loaded."""
     from eigengap.cli.fitting import loaded
     from eigengap.cli.tables.table import Choice, open_table
-    from eigengap.sources.streamed import StreamSource
+    from eigengap.sources.reader import StreamSource
 
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n3,5\n" * 100_000))

@@ -13,8 +13,8 @@ from sklearn import datasets
 
 from eigengap import PCA, PPCA, FactorAnalysis
 from eigengap.exceptions import SentinelWarning
+from eigengap.sources.checks import is_code, warn_of_codes
 from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import is_code, warn_of_codes
 
 ALL = [PCA, PPCA, FactorAnalysis]
 

@@ -179,8 +179,8 @@ def test_rows_that_memory_does_not_hold_are_read_anew(X, monkeypatch):
 
 def test_a_fit_can_go_on_from_its_state(X):
     """The state is a flat dict of arrays; ten passes are five and five more."""
+    from eigengap.fitting.autodiff import double_precision
     from eigengap.fitting.autodiff.autoencoder import AutoencoderOptions, _Fit
-    from eigengap.fitting.autodiff.engine import double_precision
     from eigengap.fitting.optimise.loop import iterate
 
     options = AutoencoderOptions(hidden=(8,), denoising=0.2, seed=4)
@@ -282,8 +282,8 @@ def _raw_fit(X, model):
     """The fit by an estimator's options, and the network before its codes were recast."""
     from types import SimpleNamespace
 
+    from eigengap.fitting.autodiff import double_precision
     from eigengap.fitting.autodiff.autoencoder import _Fit
-    from eigengap.fitting.autodiff.engine import double_precision
 
     with double_precision():
         fit = _Fit(as_source(X), 2, model._options())

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import eigengap as eg
 from eigengap.estimators import ppca
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
-from eigengap.fitting.optimise.climb import Ascent, LineSearch
+from eigengap.fitting.optimise.em import Ascent, LineSearch
 from eigengap.fitting.optimise.loop import (
     Progress,
     Silent,
@@ -23,8 +23,8 @@ from eigengap.fitting.optimise.loop import (
 )
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.tensors import read_tensors
+from eigengap.sources.blocked import BlockedSource
 from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.blocked import BlockedSource
 
 
 def incomplete(n=200, d=8, seed=0, q=2, share=0.2):

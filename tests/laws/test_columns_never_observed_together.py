@@ -15,9 +15,10 @@ from tests.random_tables import climbed, noise_floor
 
 import eigengap as eg
 from eigengap.fitting.gaussian import start as spectral_start
+from eigengap.fitting.gaussian.start import PairCounts
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.sources.conversion import as_source
-from eigengap.statistics.observed_together import Linked, PairCounts, linked
+from eigengap.statistics.first_look import Linked, linked
 
 NOISE = {eg.PCA: "isotropic", eg.PPCA: "isotropic", eg.FactorAnalysis: "diagonal"}
 SHORT = 1e-4  # nats per row

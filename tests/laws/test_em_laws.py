@@ -15,11 +15,10 @@ from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.noise import MultivariateT, Specification, fit_by_em, problem_of
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.mixture.problem import MixtureProblem
-from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped, em
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope, em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import Expected, Parameters
 from eigengap.statistics.expected.mixture import MixtureParameters

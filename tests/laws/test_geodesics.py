@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 import eigengap
 from eigengap.compiled import choice
 from eigengap.compiled import geodesics as compiled
-from eigengap.fitting.graph.geodesics import geodesics, paths_to, spread_out
+from eigengap.fitting.graph.isomap import geodesics, paths_to, spread_out
 from eigengap.fitting.graph.neighbourhood import bridged, undirected
 from eigengap.fitting.graph.neighbours import Neighbours, Search
 from eigengap.models.maps.graph import Graph

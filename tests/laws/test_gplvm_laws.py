@@ -12,7 +12,7 @@ from benchmarks.oil_flow import oil_flow
 
 import eigengap
 from eigengap.estimators.gplvm import GPLVM
-from eigengap.fitting.gp.rows import FittedLatents
+from eigengap.fitting.gp.latent_posterior import FittedLatents
 from eigengap.models.gp.kernels import RBF, Linear
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPLVM did not converge")

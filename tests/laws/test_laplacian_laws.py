@@ -12,7 +12,8 @@ from sklearn.datasets import make_swiss_roll
 
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.exceptions import DisconnectedWarning, UncertainNeighboursWarning
-from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.fit import fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.weights import EdgeWeights
 from eigengap.models.maps.eigenmap import Eigenmap
 

@@ -22,7 +22,7 @@ from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.mixture.start import canonical, truncated
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.array import ArraySource
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import (

@@ -26,10 +26,10 @@ from eigengap.exceptions import NewerFormatError, UnsavableError
 from eigengap.models.kernels.functions import Kernel
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence import decoding, kinds
-from eigengap.persistence.array_nodes import MalformedError
 from eigengap.persistence.decoding import Decoder
 from eigengap.persistence.encoding import Encoder
 from eigengap.persistence.model_file import inspect_file, load, save
+from eigengap.persistence.nodes import MalformedError
 from eigengap.persistence.provenance import provenance_of
 from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.runtime.warnings import silence

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigengap.sources.base import Block, merge_tree
+from eigengap.statistics.covariance import CovarianceProduct, Triangle
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
-from eigengap.statistics.sketch import CovarianceProduct
-from eigengap.statistics.triangle import Triangle
 
 
 def block(values, weight=None, start=0):

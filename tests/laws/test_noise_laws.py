@@ -12,7 +12,6 @@ from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.em import ROUNDING
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.heteroscedastic import NoisyExpected
@@ -79,8 +78,7 @@ def test_statistics_merge_and_weights_are_repetitions(seed):
     at = Parameters(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d), nu=3.0)
 
     def student(rows, w=None):
-        c = Coefficients(at.W, at.delta, at.psi)
-        return StudentExpected.of(prepare_rows(rows, w, np.zeros(d), None, 2), c, at.nu)
+        return StudentExpected.of(prepare_rows(rows, w, np.zeros(d), None, 2), at)
 
     def known(rows, w=None):
         prepared = prepare_rows(rows[:, :d], w, np.zeros(d), None, 2, cell_sd=rows[:, d:])

@@ -18,7 +18,7 @@ from eigengap.fitting.optimise.em import ROUNDING
 from eigengap.fitting.optimise.loop import ResumeState
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.statistics.expected.gaussian import (
     Expected,
     in_other_latents,

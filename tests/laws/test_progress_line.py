@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import eigengap.estimators.shared.progress as progress_module
-from eigengap.estimators.shared.progress import ProgressLine, forecast, in_words, watch_for
+from eigengap import PPCA
+from eigengap.estimators.shared.base import progress_of
+from eigengap.estimators.shared.progress import ProgressLine, forecast, in_words
 from eigengap.fitting.optimise.loop import Progress, Silent, checkpointer_of
 
 
@@ -150,10 +152,15 @@ def test_times_in_words(seconds, words):
 
 def test_a_checkpointer_travels_with_the_watch():
     checkpointer = object()
-    assert checkpointer_of(watch_for(True, "PPCA", checkpointer)) is checkpointer
-    assert isinstance(watch_for(False, "PPCA", checkpointer), Silent)
-    assert watch_for(False, "PPCA") is None
-    assert checkpointer_of(watch_for(True, "PPCA")) is None
+
+    def watch_for(verbose, checkpointer=None):
+        with progress_of(PPCA(verbose=verbose), checkpointer) as watch:
+            return watch
+
+    assert checkpointer_of(watch_for(True, checkpointer)) is checkpointer
+    assert isinstance(watch_for(False, checkpointer), Silent)
+    assert watch_for(False) is None
+    assert checkpointer_of(watch_for(True)) is None
 
 
 def _wait_for(condition, seconds=20.0):

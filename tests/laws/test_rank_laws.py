@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import eigengap as eg
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.selection.rank import RankChoice, automatic_rank
 from eigengap.selection.rank.choice import NAMES, in_words, vote
 from eigengap.selection.rank.choose import CRITERIA, choose_rank, cross_validate

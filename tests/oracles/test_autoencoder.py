@@ -7,11 +7,10 @@ from sklearn.datasets import load_digits, make_swiss_roll
 
 import eigengap
 from eigengap.estimators.autoencoder import Autoencoder
+from eigengap.fitting.autodiff import double_precision
 from eigengap.fitting.autodiff.autoencoder import Adam, _value_and_gradient
-from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autoencoder.fit import random_weights
-from eigengap.fitting.autoencoder.monitor import Monitor
-from eigengap.fitting.autoencoder.rows import HeldOut, Monitored
+from eigengap.fitting.autoencoder.rows import HeldOut, Monitor, Monitored
 from eigengap.linalg import principal_angles
 from eigengap.models.network.autoencoder import ACTIVATIONS, Architecture, Network
 from eigengap.sources.conversion import as_source

@@ -28,7 +28,7 @@ from eigengap.comparison.compare import compare, fill
 from eigengap.comparison.result import RowMean
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.sources import frames as new_frame_module
-from eigengap.sources.derived.changed import hidden_cells
+from eigengap.sources.blocked import hidden_cells
 
 
 def table(n=120, d=5, missing=0.0, seed=0):

@@ -293,7 +293,7 @@ def test_derivatives_of_the_profile_by_finite_differences() -> None:
     gradient = [(up.value - down.value) / (2 * h) for up, down in sides]
     hessian = [(up.gradient - down.gradient) / (2 * h) for up, down in sides]
     np.testing.assert_allclose(at.gradient, gradient, atol=1e-7)
-    np.testing.assert_allclose(factor_covariance._hessian(at, at.rest), hessian, atol=1e-7)
+    np.testing.assert_allclose(factor_covariance._hessian(at), hessian, atol=1e-7)
 
 
 def test_high_dimension_where_the_model_is_wrong() -> None:

@@ -11,8 +11,14 @@ from scipy.stats import multivariate_normal
 
 import eigengap
 from eigengap.estimators.gplvm import GPLVM
-from eigengap.fitting.autodiff import bayesian_bound, gp_kernels, gplvm, latent_rows, psi_statistics
-from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.autodiff import (
+    bayesian_bound,
+    double_precision,
+    gp_kernels,
+    gplvm,
+    latent_rows,
+    psi_statistics,
+)
 from eigengap.fitting.autodiff.gp_kernels import Form, logs_of
 from eigengap.fitting.autodiff.gplvm import to_unit_variance
 from eigengap.fitting.gp.back_constraint import back_constraint
@@ -379,7 +385,7 @@ def test_optimisation_finds_the_closed_form():
     Y = (X - X.mean(0)) / np.sqrt(np.mean(np.var(X, axis=0)))
     rng = np.random.default_rng(0)
     Z, spread = principal_start(Y + 0.3 * rng.normal(size=Y.shape), 2, rng)
-    found = gplvm.fit_exact(
+    found = gplvm.fit_latents(
         observed_columns(Y),
         Start(Z, spread, kernel_of("linear"), np.arange(30)),
         tol=1e-13,

@@ -15,7 +15,8 @@ from sklearn.neighbors import kneighbors_graph
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.exceptions import DisconnectedWarning
 from eigengap.fitting.laplacian.factor import cost_of_factor
-from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.fit import fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.weights import EdgeWeights
 
 SPARSE_SOLVERS = ["factorised", "filtered"]

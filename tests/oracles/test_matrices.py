@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA as PeerPCA
 from sklearn.linear_model import Ridge
 
-from eigengap.fitting.eigen.bidiagonal import top_triplets
+from eigengap.fitting.eigen.krylov import top_triplets
 from eigengap.fitting.eigen.singular import Matrix, singular_triplets
 from eigengap.matrices.approximation import low_rank
 from eigengap.matrices.decomposition import pinv, svd

@@ -11,8 +11,15 @@ from eigengap.fitting.eigen.signed_spectrum import (
     signed_eigenpairs,
 )
 from eigengap.fitting.graph import mds
-from eigengap.fitting.graph.additive_constant import additive_constant, coincident, correct
-from eigengap.fitting.graph.mds import fit_distances, fit_gram, fit_rows, stress
+from eigengap.fitting.graph.mds import (
+    additive_constant,
+    coincident,
+    correct,
+    fit_distances,
+    fit_gram,
+    fit_rows,
+    stress,
+)
 from eigengap.models.maps.distances import AdditiveConstant, GowerMap, inner_products
 from eigengap.sources.conversion import as_source
 

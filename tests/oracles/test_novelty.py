@@ -15,7 +15,7 @@ from eigengap.models.gaussian.novelty import (
     given_the_others,
     squared_distance,
 )
-from eigengap.models.gaussian.tails import log_tail
+from eigengap.models.gaussian.reference import log_tail
 
 
 def model_of(d, q, rng, psi=None):

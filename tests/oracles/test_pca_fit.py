@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA as PeerPCA
 
 from eigengap import PCA
-from eigengap.fitting.eigen.krylov import TopEigenpairs, shortfall, top_eigenpairs
+from eigengap.fitting.eigen.krylov import TopEigenpairs, shortfall, top_eigenpairs, top_triplets
 from eigengap.fitting.gaussian import pca as pca_module
 from eigengap.fitting.gaussian.pca import HasMissing, NotCertified, fit_pca
 from eigengap.sources.array import ArraySource
@@ -321,6 +321,19 @@ def test_certified_means_accurate(name, max_basis, k):
     alone = [j for j in range(k) if np.sum(np.abs(lam - lam[j]) < 1e-9) == 1]
     cos = np.abs(np.sum(top.U * Q[:, :k], axis=0))[alone]
     assert np.max(1 - cos, initial=0.0) <= 1e-8
+
+
+@pytest.mark.parametrize("k", [24, 40])
+def test_a_space_that_is_used_up_is_solved(k):
+    """The last block is narrower: no whole one is orthogonal to all that were found."""
+    lam = SPECTRA["flat"]
+    A, _ = operator(lam)
+    top = top_eigenpairs(lambda V: A @ V, 400, k)
+    assert top.certified
+    np.testing.assert_allclose(top.lam, lam[:k], rtol=1e-12)
+    triplets = top_triplets(lambda V: A @ V, lambda U: A.T @ U, (400, 400), k)
+    assert triplets.certified
+    np.testing.assert_allclose(triplets.s, lam[:k], rtol=1e-12)
 
 
 def test_a_budget_that_is_too_small_is_told():

@@ -122,8 +122,8 @@ def test_many_variables_are_labelled_in_part() -> None:
 
 
 def test_labels_stay_within_the_frame_and_off_each_other(pca: eg.PCA, wine: pd.DataFrame) -> None:
+    from eigengap.plots.arrows import LETTER, LINE, place, with_room
     from eigengap.plots.drawing import Frame
-    from eigengap.plots.placing import LETTER, LINE, place, with_room
 
     rng = np.random.default_rng(0)
     tips = np.column_stack([rng.uniform(0.6, 0.9, 25), rng.uniform(-0.3, 0.3, 25)])

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.plots.charts.mixture import apart
+from eigengap.plots.charts.scores import apart
 from eigengap.plots.charts.spectra import WIDTH, _beside
 from eigengap.plots.theme import save, theme
 

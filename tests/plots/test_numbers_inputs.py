@@ -11,7 +11,7 @@ import pytest
 
 import eigengap as eg
 from eigengap.plots import numbers, scores
-from eigengap.plots.numbers.dates import as_date, days_of
+from eigengap.plots.numbers.colour import as_date, days_of
 from eigengap.plots.numbers.rows import table_of
 
 FEATURES = list("abcde")

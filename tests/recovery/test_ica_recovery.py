@@ -9,7 +9,7 @@ from tests.mixtures import amari, mixture, sources
 
 from eigengap.estimators.ica import ICA
 from eigengap.fitting.ica.fit import fit_rotation
-from eigengap.fitting.ica.pairs import rotated_pairs
+from eigengap.fitting.ica.steps import rotated_pairs
 from eigengap.fitting.ica.whitening import no_whitening, white_scores
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.nonlinearity import LogCosh

@@ -17,16 +17,16 @@ from tests.reporting.pages import Parsed
 import eigengap as eg
 from eigengap import registry
 from eigengap.exceptions import ObjectiveFellError
-from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.plots.numbers.outliers import detector_for
+from eigengap.plots.numbers.colour import asked_colour, colour_of
+from eigengap.plots.numbers.columns import labels_of, read
+from eigengap.plots.numbers.missing import HeldOut, held_out
+from eigengap.plots.numbers.outliers import RowDistances, detector_for, distances_of
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.scores import Scores
+from eigengap.plots.numbers.spectrum import eigenvalues
+from eigengap.plots.numbers.subject import Subject
+from eigengap.plots.numbers.variables import variables_of
 from eigengap.reporting import report
-from eigengap.reporting.numbers.colours import asked_colour, colour_of
-from eigengap.reporting.numbers.distances import RowDistances, distances_of
-from eigengap.reporting.numbers.held_out import HeldOut, held_out
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.reading import labels_of, read
-from eigengap.reporting.numbers.subject import Subject
-from eigengap.reporting.numbers.variables import variables_of
 from eigengap.reporting.sections import (
     components,
     glance,
@@ -36,7 +36,6 @@ from eigengap.reporting.sections import (
     variables,
 )
 from eigengap.reporting.sections.samples import _on_separation, chosen_colour
-from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import percent
 from eigengap.runtime.warnings import silence

@@ -12,16 +12,15 @@ import scipy.stats
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
-from eigengap.reporting.numbers.colours import colour_of
-from eigengap.reporting.numbers.distances import RowDistances, distances_of
-from eigengap.reporting.numbers.held_out import HeldOut, held_out
-from eigengap.reporting.numbers.look import Look, look_at
-from eigengap.reporting.numbers.reading import labels_of, read
-from eigengap.reporting.numbers.subject import Subject
+from eigengap.plots.numbers.colour import colour_of
+from eigengap.plots.numbers.columns import labels_of, read
+from eigengap.plots.numbers.missing import HeldOut, held_out
+from eigengap.plots.numbers.outliers import RowDistances, distances_of, local_level, quantiles
+from eigengap.plots.numbers.rows import Look, look_at
+from eigengap.plots.numbers.scores import report_scores
+from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting.sections import missing
-from eigengap.reporting.sections.quality import local_level, quantiles
 from eigengap.reporting.sections.samples import separation
-from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.words import number, percent
 from eigengap.selection.imputation import rounds
 from eigengap.sources.conversion import as_source
@@ -62,7 +61,7 @@ def test_the_same_rows_are_drawn_however_the_table_is_cut(look: Look, rows: int)
 def test_scores_are_what_transform_and_posterior_give(
     subject: Subject, look: Look, fitted: Any, biopsies: pd.DataFrame, features: list[str]
 ) -> None:
-    found = scores_of(subject, look)
+    found = report_scores(subject, look)
     np.testing.assert_allclose(found.Z, fitted.transform(biopsies[features]), atol=1e-10)
     assert found.cov is not None
     np.testing.assert_allclose(found.cov, fitted.posterior(biopsies[features]).cov, atol=1e-12)

@@ -19,10 +19,9 @@ from tests.reporting.pages import HOSTILE, Parsed
 
 import eigengap as eg
 from eigengap.exceptions import MissingExtraError
+from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.page import escaped_json
-from eigengap.reporting import report
-from eigengap.reporting.page import page
-from eigengap.reporting.words import clean, distinct
+from eigengap.reporting import page, report
 
 MOST_BYTES = 3_000_000
 
@@ -213,23 +212,19 @@ def test_provenance_is_shown_and_that_of_a_loaded_model_is_found(tmp_path: Path)
 
 
 def test_the_script_of_vega_is_made_once_and_kept(tmp_path, monkeypatch) -> None:
-    from eigengap.reporting.page import bundle
-
     made = []
     monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(bundle, "bundled", lambda: made.append(1) or "script();")
-    assert [bundle.vega() for _ in range(3)] == ["script();"] * 3
+    monkeypatch.setattr(page, "bundled", lambda: made.append(1) or "script();")
+    assert [page.vega() for _ in range(3)] == ["script();"] * 3
     assert len(made) == 1
     (kept,) = (tmp_path / "cache").iterdir()
     kept.write_text(kept.read_text().replace("script", "stolen"))  # damaged: made anew
-    assert bundle.vega() == "script();"
+    assert page.vega() == "script();"
     assert len(made) == 2
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch) -> None:
-    from eigengap.reporting.page import bundle
-
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(bundle, "bundled", lambda: "script();")
-    assert bundle.vega() == "script();"
+    monkeypatch.setattr(page, "bundled", lambda: "script();")
+    assert page.vega() == "script();"

@@ -19,16 +19,15 @@ from tests.tolerance import assert_same_optimum
 from eigengap import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
 from eigengap.exceptions import DoesNotFitError
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.pca import HasMissing, fit_pca
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Block, ObservedCells, merge_tree
+from eigengap.sources.blocked import Rescaled
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.derived.changed import Rescaled
 from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 

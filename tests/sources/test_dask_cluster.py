@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from collections.abc import Iterator
@@ -13,12 +14,11 @@ import pytest
 from tests.tolerance import assert_same_optimum
 
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Block
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
@@ -224,8 +224,14 @@ def test_errors_of_tasks_come_through(client: Any) -> None:
 
 
 def _settled(client: Any, kept: int) -> bool:
-    """Whether, within a while, so many results are on the workers: they are let go by and by."""
-    for _ in range(100):
+    """Whether, within a while, so many results are on the workers: they are let go by and by.
+
+    The scheduler hears of it when the client's objects are collected and its own loop has time,
+    which a busy machine may keep it waiting for.
+    """
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        gc.collect()
         held = {key for keys in client.has_what().values() for key in keys}
         if len(held) == kept:
             return True

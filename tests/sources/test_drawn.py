@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigengap import open_source
-from eigengap.sources.base import Block, merge_tree
-from eigengap.sources.drawn import CHUNK, Draw, least_keys, seed_of
+from eigengap.sources.base import CHUNK, Block, Draw, least_keys, merge_tree, seed_of
 
 
 def blocks(X, w, cuts):

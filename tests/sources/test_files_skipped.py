@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.csv.skipped import (
+from eigengap.sources.files.csv.rows import (
     SkippedLines,
     SkippingStream,
 )

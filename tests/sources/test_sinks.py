@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 from eigengap.exceptions import MissingExtraError, RoundedWarning
 from eigengap.sources.opening import open_source
-from eigengap.sources.sinks import base, binary, open_sink
+from eigengap.sources.sinks import base, formats, open_sink
 
 KINDS = ["npy", "csv", "csv.gz", "parquet", "zarr", "h5"]
 NAMES = ("a", "b c", "größe")
@@ -42,8 +42,8 @@ def write(path, X, names=NAMES, step=13, **options):
 @pytest.mark.parametrize("gathered", [1, base.GATHERED], ids=["small", "large"])
 def test_what_is_written_reads_back(tmp_path, X, kind, step, gathered, monkeypatch):
     monkeypatch.setattr(base, "GATHERED", gathered)
-    monkeypatch.setattr(binary, "ZARR_CHUNK", 500)
-    monkeypatch.setattr(binary, "GROUP", 500)
+    monkeypatch.setattr(formats, "ZARR_CHUNK", 500)
+    monkeypatch.setattr(formats, "GROUP", 500)
     write(tmp_path / f"x.{kind}", X, step=step)
     source = open_source(tmp_path / f"x.{kind}")
     assert source.names == (None if kind == "npy" else NAMES)

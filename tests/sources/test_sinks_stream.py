@@ -216,3 +216,17 @@ def test_dask(tmp_path, X, model):
     assert written.names == tuple(f"y{j}" for j in range(D)) + tuple(f"y{j}_sd" for j in range(D))
     np.testing.assert_allclose(written.collect(), np.hstack(method(X)), rtol=1e-10)
     assert open_source(tmp_path / "scores.csv").names == ("score_samples",)
+
+
+def test_names_of_a_frame_that_workers_return_are_kept(tmp_path, X):
+    import dask.array as da
+    import pandas as pd
+
+    def ends(rows):
+        return pd.DataFrame({"low": rows.min(axis=1), "high": rows.max(axis=1)})
+
+    X = np.nan_to_num(X)
+    stream(ends, da.from_array(X, chunks=(70, 3)), tmp_path / "out.csv")
+    written = open_source(tmp_path / "out.csv")
+    assert written.names == ("low", "high")
+    np.testing.assert_allclose(written.collect(), ends(X), rtol=1e-12)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eigengap.runtime.threads import in_turn
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, merge_tree
+from eigengap.sources.blocked import merge_stream
 from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.blocked import merge_stream
 
 N, D = 211, 4
 

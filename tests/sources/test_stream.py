@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigengap.exceptions import DoesNotFitError, UnreadableError
-from eigengap.sources import streamed
+from eigengap.sources import reader as streamed
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.conversion import as_source
-from eigengap.sources.reader import Reader
-from eigengap.sources.streamed import StreamSource, ahead, recut
+from eigengap.sources.reader import Reader, StreamSource, ahead, recut
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments, Moments
 

@@ -11,24 +11,18 @@ def main() -> None:
     if sys.stderr is None:  # closed by whoever started us: narration has nowhere to go
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, to the end of the process
     try:
-        from eigengap.cli.ending import main as end_with
+        from eigengap.cli.app import main as end_with
 
         code = end_with(sys.argv[1:])
     except ModuleNotFoundError as error:
-        _refuse_without_extra(error)
+        if error.name is None or error.name.partition(".")[0] not in {"click", "rich"}:
+            raise  # a bug
+        sys.stderr.write(
+            f"Error: the command line needs {error.name}, which is not installed.\n"
+            'Install it with: pip install "eigengap[cli]"\n'
+        )
+        code = MISSING_EXTRA
     except KeyboardInterrupt:  # while modules were being loaded
         sys.stderr.write("Interrupted. Nothing was written.\n")
-        sys.exit(INTERRUPTED)
-    else:
-        sys.exit(code)
-
-
-def _refuse_without_extra(error: ModuleNotFoundError) -> None:
-    """Say which extra brings the missing module; anything else missing is a bug and is raised."""
-    if error.name is None or error.name.partition(".")[0] not in {"click", "rich"}:
-        raise error
-    sys.stderr.write(
-        f"Error: the command line needs {error.name}, which is not installed.\n"
-        'Install it with: pip install "eigengap[cli]"\n'
-    )
-    sys.exit(MISSING_EXTRA)
+        code = INTERRUPTED
+    sys.exit(code)

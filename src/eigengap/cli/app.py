@@ -1,29 +1,44 @@
-"""The group of commands. A command's module is imported when it is called, not before."""
+"""The group of commands, and how one runs to its end: exit codes, and no traceback for what a user
+can mend. A command's module is imported when it is called, not before.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import click
 
 import eigengap
+from eigengap.cli.errors import CLOSED_PIPE, INTERNAL, INTERRUPTED, TERMINATED, command_error
+from eigengap.cli.files import stdout_trouble
+from eigengap.cli.wording import Options
+from eigengap.wording import worded
 
 # Every command with its module and what `eigengap --help` says of it.
 COMMANDS = {
-    "fit": ("fit", "Fit a model to a table and write it to a file."),
-    "transform": ("transform", "Coordinates (or predictions) of every row, by a fitted model."),
-    "impute": ("impute", "Impute the missing values of a table, by a fitted model or in one go."),
-    "score": ("score", "How likely every row is, and which are odd."),
-    "rank": ("rank", "How many components a table has, by every criterion."),
-    "compare": ("compare", "Models side by side on rows and cells that they have not seen."),
+    "fit": ("tables", "Fit a model to a table and write it to a file."),
+    "transform": ("tables", "Coordinates (or predictions) of every row, by a fitted model."),
+    "impute": ("tables", "Impute the missing values of a table, by a fitted model or in one go."),
+    "score": ("tables", "How likely every row is, and which are outliers."),
+    "rank": ("tables", "How many components a table has, by every criterion."),
+    "compare": ("tables", "Models side by side on rows and cells that they have not seen."),
     "report": ("report", "One HTML file that shows a model and its data."),
-    "denoise": ("denoise", "Take the noise out of an image."),
-    "inpaint": ("inpaint", "Fill in what is missing of an image."),
-    "inspect": ("inspect_model", "What is in a model file, without loading it."),
-    "demo": ("demo", "Fit, impute and report the shipped table with its 16 missing values."),
-    "doctor": ("doctor", "Versions, extras, threads and memory, for a bug report."),
-    "completion": ("completion", "Print the script that completes commands in your shell."),
+    "denoise": ("images", "Take the noise out of an image."),
+    "inpaint": ("images", "Fill in what is missing of an image."),
+    "inspect": ("about", "What is in a model file, without loading it."),
+    "demo": ("report", "Fit, impute and report the shipped table with its 16 missing values."),
+    "doctor": ("about", "Versions, extras, threads and memory, for a bug report."),
+    "completion": ("about", "Print the script that completes commands in your shell."),
 }
+ISSUES = "set EIGENGAP_DEBUG=1 to see where, and report it with `eigengap doctor`"
 
 
 class Commands(click.Group):
@@ -35,29 +50,22 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(f"eigengap.cli.commands.{module}"), "command")  # noqa: B009
-        assert isinstance(command, click.Command)
+        module = import_module(f"eigengap.cli.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(_unknown(args[0]), ctx)
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"Did you mean {close[0]}?" if close else f"They are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"there is no command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
-
-
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, COMMANDS, n=1)
-    hint = f"Did you mean {close[0]}?" if close else "They are " + ", ".join(COMMANDS) + "."
-    return f"there is no command {name!r}. {hint}"
 
 
 @click.group(
@@ -76,3 +84,109 @@ def app() -> None:
     eigengap fit table.csv, then eigengap report model.egap table.csv. Tables are CSV (plain or
     compressed), Parquet, npy, npz, HDF5 or Zarr; - is standard input or output.
     """
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command as the work of this process.
+
+    What a batch system sends before it kills ends a fit as Ctrl-C does: with a checkpoint.
+    """
+
+    def end(*_: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, end)
+    return run(arguments)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and say how it ended."""
+    try:
+        with worded(Options()):
+            _invoke(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return 0
+    except BrokenPipeError:
+        return _closed_pipe()
+    except (click.Abort, KeyboardInterrupt) as error:
+        return _interrupted(error, arguments, INTERRUPTED)
+    except click.ClickException as error:
+        return _print_error(error, arguments)
+    except SystemExit as error:  # a signal, or the completion of a shell
+        if error.code == TERMINATED:
+            return _interrupted(error, arguments, TERMINATED)
+        return error.code if isinstance(error.code, int) else 0
+    except Exception as error:
+        return _unforeseen(error, arguments)
+
+
+def _invoke(arguments: Sequence[str]) -> None:
+    """As `app.main`, which would keep a closed pipe and an interrupt from us."""
+    if "_EIGENGAP_COMPLETE" in os.environ:
+        app.main(args=list(arguments), prog_name="eigengap")
+    try:
+        with app.make_context("eigengap", list(arguments)) as context:
+            app.invoke(context)
+    except click.exceptions.Exit as error:
+        if error.exit_code:
+            raise SystemExit(error.exit_code) from error
+
+
+def _closed_pipe() -> int:
+    """Whoever read our output has gone; so do we, and the interpreter must not write at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(null, stream.fileno())
+    return CLOSED_PIPE
+
+
+def _interrupted(error: BaseException, arguments: Sequence[str], code: int) -> int:
+    """Ctrl-C, or a batch system that wants its machine back: say what is left of the work."""
+    notes = dict.fromkeys(getattr(error, "__notes__", ()))
+    kept = " ".join(f"{note}." for note in notes) or "Nothing was written."
+    how = "Interrupted" if code == INTERRUPTED else "Terminated"
+    return _end(f"{how}. {kept}", arguments, code)
+
+
+def _print_error(error: click.ClickException, arguments: Sequence[str]) -> int:
+    if isinstance(error, click.UsageError):
+        error.show()
+        return _as_json(error.format_message(), arguments, error.exit_code)
+    return _end(f"Error: {error.format_message()}", arguments, error.exit_code)
+
+
+def _unforeseen(error: Exception, arguments: Sequence[str]) -> int:
+    if os.environ.get("EIGENGAP_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    # Errors of files carry their names; what the system says without one is of standard output.
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        is_of_system = error.strerror == os.strerror(error.errno)
+        error = stdout_trouble(error) if is_of_system else error
+    found = command_error(error)
+    if found is not None:
+        return _print_error(found, arguments)
+    what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return _end(
+        f"Error: eigengap has failed ({what}). This is a bug: {ISSUES}", arguments, INTERNAL
+    )
+
+
+def _end(sentence: str, arguments: Sequence[str], code: int) -> int:
+    click.echo(sentence, err=True)
+    return _as_json(sentence.removeprefix("Error: "), arguments, code)
+
+
+def _as_json(sentence: str, arguments: Sequence[str], code: int) -> int:
+    """With --json an error is an object on standard output too."""
+    if "--json" in arguments:
+        with suppress(OSError):
+            click.echo(json.dumps({"error": sentence, "exit_code": code}))
+    return code

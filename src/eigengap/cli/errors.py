@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from eigengap.printable import quoted
+
 INTERRUPTED, USAGE, IN_THE_WAY, FILE, DATA, EXTRA, INTERNAL = 1, 2, 3, 4, 5, 6, 70
 CLOSED_PIPE = 141  # what a shell says of a command whose reader went away
 TERMINATED = 143
+# The extra that brings a package.
+EXTRAS = {
+    **dict.fromkeys(("pyarrow", "altair", "vl_convert", "jinja2", "rich", "PIL"), "cli"),
+    "h5py": "files", "zarr": "files", "dask": "dask", "distributed": "dask", "xarray": "xarray",
+    "jax": "autodiff",
+}  # fmt: skip
 
 
 class CommandError(click.ClickException):
@@ -36,61 +45,37 @@ class WrongUsage(CommandError):
     exit_code = USAGE
 
 
+# By the names of classes, so that nothing is imported to look at an error; the first that fits.
+KINDS: dict[str, type[CommandError]] = {
+    "MissingExtraError": MissingExtra,
+    "InvalidParameterError": WrongUsage,  # scikit-learn's
+    "CheckpointMismatchError": FileInTheWay,
+    **dict.fromkeys(
+        ("UnreadableError", "CorruptFileError", "NewerFormatError", "ClusterError"), FileTrouble
+    ),
+    **dict.fromkeys(("ValueError", "MemoryError", "LinAlgError", "ArithmeticError"), Unfittable),
+}
+
+
 def command_error(error: BaseException) -> CommandError | None:
     """An error of the library as one of the command line; None where it is nobody's but ours."""
-    from eigengap.exceptions import MissingExtraError
-
     if isinstance(error, CommandError):
         return error
-    if isinstance(error, MissingExtraError | ModuleNotFoundError):
-        return _extra(error)
     if isinstance(error, OSError):
         return _of_system(error)
+    names = {base.__name__ for base in type(error).__mro__}
+    kind = next((kind for name, kind in KINDS.items() if name in names), None)
+    root = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and kind is None and root in EXTRAS:
+        return MissingExtra(
+            f"this needs {root}, which is not installed. Install it with: "
+            f'pip install "eigengap[{EXTRAS[root]}]"'
+        )
     if isinstance(error, ValueError) and "null byte" in str(error):
         return WrongUsage("the name of a file holds a null byte")
-    kind = _kind(error)
-    return None if kind is None else kind(in_words(error))
-
-
-def in_words(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
-
-
-def _kind(error: BaseException) -> type[CommandError] | None:
-    """By the names of its classes, so that nothing is imported to look at an error."""
-    names = {base.__name__ for base in type(error).__mro__}
-    if "InvalidParameterError" in names:  # scikit-learn's
-        return WrongUsage
-    if "CheckpointMismatchError" in names:
-        return FileInTheWay
-    if getattr(error, "in_cells", False):
-        return Unfittable  # the file is whole, and its cells are no numbers
-    if names & {"UnreadableError", "CorruptFileError", "NewerFormatError", "ClusterError"}:
-        return FileTrouble
-    if names & {"ValueError", "MemoryError", "LinAlgError", "ArithmeticError"}:
-        return Unfittable
-    return None
-
-
-def _extra(error: ImportError) -> CommandError | None:
-    """Which extra brings a module that is not there; a module that none brings is a bug."""
-    from eigengap.exceptions import MissingExtraError
-
-    if isinstance(error, MissingExtraError):
-        return MissingExtra(str(error))
-    known = {
-        "pyarrow": "cli", "altair": "cli", "vl_convert": "cli", "jinja2": "cli", "rich": "cli",
-        "PIL": "cli",
-        "h5py": "files", "zarr": "files", "dask": "dask", "distributed": "dask",
-        "xarray": "xarray", "jax": "autodiff",
-    }  # fmt: skip
-    root = (error.name or "").partition(".")[0]
-    if root not in known:
-        return None
-    return MissingExtra(
-        f"this needs {root}, which is not installed. Install it with: "
-        f'pip install "eigengap[{known[root]}]"'
-    )
+    if kind is FileTrouble and getattr(error, "in_cells", False):
+        kind = Unfittable  # the file is whole, and its cells are no numbers
+    return None if kind is None else kind(str(error).strip() or type(error).__name__)
 
 
 def _of_system(error: OSError) -> CommandError:
@@ -103,10 +88,6 @@ def _of_system(error: OSError) -> CommandError:
 
 def shown(path: Any) -> str:
     """A path for a message: bare where it is plain, in quotes and escaped where it is not."""
-    import os
-
-    from eigengap.printable import quoted
-
     text = os.fsdecode(path) if isinstance(path, str | bytes | Path) else str(path)
     if text == "-":
         return "standard input"

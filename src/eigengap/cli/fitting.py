@@ -1,121 +1,133 @@
-"""Fitting a model to a table, and saying what came of it: what fit, impute and demo share."""
+"""Models of the command line: fitted to a table, kept in a file, and opened with another table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from importlib import import_module
+from math import nan
 from typing import Any
 
+import numpy as np
+
+from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.files import as_file
 from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
-from eigengap.cli.tables.constant import report_constant
-from eigengap.cli.tables.table import Table
+from eigengap.cli.tables.faults import as_argument, report_constant
+from eigengap.cli.tables.table import Choice, Table, table_for
+from eigengap.exceptions import MissingExtraError
+from eigengap.persistence.model_file import load
+from eigengap.persistence.provenance import provenance_of
 from eigengap.registry import BY_COMMAND, entry_of
+from eigengap.runtime import memory
+from eigengap.sources import ArraySource, FieldSource, as_source, codes_of, is_number, quote
+from eigengap.statistics.first_look import look_first
 
+MODEL_OPTIONS = ("components", "settings", "scale", "seed", "checkpoint")
+PATIENCE = "20s"  # for a Dask scheduler to answer
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
 MOST_NAMED = 8  # columns that one message lists
 ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The model that the options describe."""
-
-    name: str
-    components: str | None = None
-    settings: tuple[str, ...] = ()
-    scale: bool | None = None
-    seed: int = 0
-    checkpoint: str | None = None
-    scheduler: str | None = None
-
-    def unfitted(self, narrator: Narrator) -> Any:
-        shows = narrator.verbose or (narrator.shows_progress and self.name != "low-rank")
-        return estimator(
-            self.name,
-            components=self.components,
-            scale=self.scale,
-            seed=self.seed,
-            checkpoint=self.checkpoint,
-            settings=self.settings,
-            verbose=shows,
-        )
-
-
-def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
-    """Fit, and report what was read, chosen and found."""
-    from eigengap.cli.errors import WrongUsage
-
-    if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
+def fitted(wanted: Mapping[str, Any], table: Table, narrator: Narrator) -> Any:
+    """Fit what options describe, and report what was read, chosen and found."""
+    name = wanted["name"]
+    if bool(BY_COMMAND[name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
-        raise WrongUsage(f"-m {wanted.name} {need}")
-    model = wanted.unfitted(narrator)
+        raise WrongUsage(f"-m {name} {need}")
+    how = {option: wanted[option] for option in MODEL_OPTIONS if option in wanted}
+    shows = narrator.verbose or (narrator.shows_progress and name != "low-rank")
+    model = estimator(name, verbose=shows, **how)
     model._validate_params()  # wrong options are refused before anything is read
     with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
-            source = stack.enter_context(_opened(table, wanted.scheduler))
+            source = stack.enter_context(source_of(table, wanted.get("scheduler")))
             report_read(table, source, narrator, model)
-        given = () if table.target is None else (target_of(table, wanted.name),)
+        given = () if table.target is None else (_target(table, name),)
         before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)
-        report_fit(model, source, narrator, narrator.n_notes > before)
+        _report_fit(model, source, narrator, narrator.n_notes > before)
     return model
 
 
 @contextmanager
-def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
-    if scheduler is not None:
-        from eigengap.cli.tables.cluster import on_cluster
-
-        with on_cluster(scheduler, table) as source:
-            yield source
-    else:
+def source_of(table: Table, scheduler: str | None) -> Iterator[Any]:
+    """The features of the table, or their rows on the workers of a Dask cluster."""
+    if scheduler is None:
         yield loaded(table)
+        return
+    try:
+        # By name: only `sources.dask` may know Dask, and it starts no clients.
+        distributed = import_module("distributed")
+        frames = import_module("dask.dataframe")
+    except ImportError as error:
+        raise MissingExtraError("--scheduler", "dask", "dask") from error
+    try:
+        client = distributed.Client(scheduler, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise FileTrouble(f"no Dask scheduler answers at {scheduler}: {error}") from error
+    with client:
+        yield _on_cluster(table, frames)
+
+
+def _on_cluster(table: Table, frames: Any) -> Any:
+    """The table as workers read it, which see the files under the same names."""
+    if table.names is None or table.kind not in ("csv", "parquet"):
+        raise WrongUsage("--scheduler reads CSV and Parquet files with column names")
+    if table.skipped:
+        raise WrongUsage("--scheduler reads CSV without --skip-rows and --comment")
+    names = [table.names[j] for j in table.features]
+    paths = [os.path.abspath(path) for path in table.paths]  # workers stand in other folders
+    if table.kind == "parquet":
+        frame = frames.read_parquet(paths, columns=names)
+    else:
+        reader = table.readers[0]
+        packed = reader._compression
+        frame = frames.read_csv(
+            paths, usecols=names, sep=reader.dialect.separator,
+            decimal=reader.dialect.cells.decimal, na_values=list(table.na),
+            dtype=dict.fromkeys(names, "float64"), compression=packed,
+            **({} if packed is None else {"blocksize": None}),
+        )  # fmt: skip
+    return as_source(frame[names], missing_values=[float("nan"), *table.codes])
 
 
 def loaded(table: Table) -> Any:
     """The features in memory where they are small beside it, else a source that reads them."""
-    from eigengap.runtime.memory import free_memory
-    from eigengap.sources import ArraySource, FieldSource
-
     source = table.source()
     if isinstance(source, FieldSource):
         return source
-    known = source.n_rows
-    if known is not None:
-        size = 8.0 * known * source.n_features
+    if source.n_rows is not None:
+        size = 8.0 * source.n_rows * source.n_features
     else:
         packed = table.readers[0]._compression if table.readers else None
         size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
-    most = LOADED_SHARE * free_memory()
-    if size > most:
-        return source
-    if 8.0 * source.observed().rows * source.n_features > most:  # it was packed more tightly
+    most = LOADED_SHARE * memory.free_memory()
+    # The second question is for files that were packed more tightly.
+    if size > most or 8.0 * source.observed().rows * source.n_features > most:
         return source
     return ArraySource(source.collect(), names=source.names)
 
 
-def target_of(table: Table, name: str) -> Any:
+def _target(table: Table, name: str) -> Any:
     """The column that is to be predicted, for all rows: labels of classes, or numbers."""
-    import numpy as np
-
     from eigengap.cli.tables.pieces import pieces
 
     assert table.target is not None
     if name == "regressor":
         return table.source([table.target]).collect()[:, 0]
     columns = [piece.columns.column(table.target) for piece in pieces(table)]
-    cells = [cell for column in columns for cell in column.to_pylist()]
-    labels = [
-        cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in cells
-    ]
-    from eigengap.cli.errors import Unfittable
-    from eigengap.sources import quote
-
+    labels = [as_text(cell) for column in columns for cell in column.to_pylist()]
     for k, label in enumerate(labels):
         if is_no_class(label, table.na):
             raise Unfittable(
@@ -123,6 +135,11 @@ def target_of(table: Table, name: str) -> Any:
                 "needs one"
             )
     return np.array(labels)
+
+
+def as_text(cell: Any) -> Any:
+    """Bytes of a CSV cell as text; anything else as it is."""
+    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
 
 
 def is_no_class(label: Any, na: Sequence[str]) -> bool:
@@ -135,25 +152,21 @@ def is_no_class(label: Any, na: Sequence[str]) -> bool:
         return label.strip() in {"", "NA", *na}
     if label is None or label != label:
         return True
-    from eigengap.sources import is_number
-
     return any(is_number(code) and float(code) == label for code in na)
 
 
-# Telling ------------------------------------------------------------------------------------
+# What is reported -----------------------------------------------------------------------------
 
 
 def report_read(table: Table, source: Any, narrator: Narrator, model: Any = None) -> None:
-    """How large the table is, and where its gaps are."""
-    from eigengap.statistics.first_look import look_first
-
+    """How large the table is, and where values are missing."""
     wants = getattr(model, "_wants_scatter", None)
     look_first(source, scatter=bool(wants is not None and wants(source)))
     missing, rows = source.missing_per_column(), source.observed().rows
-    d = source.n_features
+    shape = f"{many(rows, 'row')} x {many(source.n_features, 'numeric column')}"
     narrator.say(
         "Read",
-        f"{many(rows, 'row')} x {many(d, 'numeric column')}; {_missing(missing, rows, table)}",
+        f"{shape}; {_missing(missing, rows, table)}",
         data=table.given,
         rows=rows,
         columns=[table.name(j) for j in table.features],
@@ -177,10 +190,6 @@ def report_read(table: Table, source: Any, narrator: Narrator, model: Any = None
 
 def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
     """Refuse columns without a single cell here, where options can be named."""
-    from eigengap.cli.errors import Unfittable, shown
-    from eigengap.cli.tables.text_columns import as_argument
-    from eigengap.sources import quote
-
     missing = [j for k, j in enumerate(table.features) if rows and n_missing[k] == rows]
     if not missing:
         return
@@ -219,19 +228,17 @@ def _percent(part: int, whole: int) -> str:
     return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
-def report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
+def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
     """What came of the fit; `is_warned` is whether it had something to say itself."""
-    choice = getattr(model, "rank_choice_", None)
-    chosen = getattr(model, "choice_", None)
+    rank = getattr(model, "rank_choice_", None)
+    choice = rank if rank is not None else getattr(model, "choice_", None)
     if choice is not None:
-        narrator.say("Chose", choice.summary, why=choice.summary)
-    elif chosen is not None:
-        narrator.say("Chose", str(chosen.summary), why=str(chosen.summary))
-    facts = facts_of(model, source)
+        narrator.say("Chose", str(choice.summary), why=str(choice.summary))
+    facts = _facts_of(model, source)
     parts = [facts["model"]]
-    if facts.get("n_components") is not None and choice is None:
+    if "n_components" in facts and rank is None:
         parts.append(f"k = {facts['n_components']}")
-    if facts.get("n_iter") is not None and facts.get("converged") is not None:
+    if "n_iter" in facts and "converged" in facts:
         steps = many(facts["n_iter"], "step")
         parts += [steps, "converged" if facts["converged"] else "NOT converged"]
     message = ", ".join(parts)
@@ -240,7 +247,7 @@ def report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> 
         message += "; the likelihood has no bound"
     elif height is not None:
         message += f"; log-likelihood per row {signed(height)}"
-    if facts.get("explained_variance_ratio") is not None:
+    if "explained_variance_ratio" in facts:
         share = 100.0 * facts["explained_variance_ratio"]
         message += f"; {share:.0f} % of the variance explained"
     narrator.say("Fit", message, **facts)
@@ -254,29 +261,102 @@ def report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> 
         )
 
 
-def facts_of(model: Any, source: Any) -> dict[str, Any]:
+def _facts_of(model: Any, source: Any) -> dict[str, Any]:
     """What a fitted estimator says of itself, as far as it does."""
-    import numpy as np
-
-    def attribute(name: str) -> Any:
-        try:
-            return getattr(model, name)
-        except AttributeError:
-            return None
-
     facts: dict[str, Any] = {"model": type(model).__name__}
     for name in ("n_components", "n_iter", "converged"):
-        value = attribute(f"{name}_")
+        value = getattr(model, f"{name}_", None)
         if value is not None:
-            facts[name] = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(facts.get("n_components"), tuple):
-        facts["n_components"] = list(facts["n_components"])
-    total = attribute("log_likelihood_")
+            facts[name] = np.asarray(value).tolist()
+    total = getattr(model, "log_likelihood_", None)
     if total is not None and np.ndim(total) == 0:
         facts["log_likelihood_per_row"] = float(total) / max(source.observed().sum_w, 1.0)
-    ratio = attribute("explained_variance_ratio_")
+    ratio = getattr(model, "explained_variance_ratio_", None)
     if ratio is not None:
         facts["explained_variance_ratio"] = float(np.sum(ratio))
     if entry_of(model).noise == "isotropic":
         facts["noise_sd"] = float(np.sqrt(np.mean(model.noise_variance_)))
+    return facts
+
+
+# Model files -------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened_with_model(
+    model: str, data: str, given: Mapping[str, Any], narrator: Narrator, option: str = "MODEL"
+) -> Iterator[tuple[Any, Table]]:
+    """A fitted model, and a table for it: files, or standard input.
+
+    `given` has the options of the table, whose `columns` are those that the model is to take, in
+    its order. What they leave out is as it was in the fit, and so are columns without names.
+    """
+    options = Choice.of(given)
+    with as_file(model, option) as model_path, as_file(data, "DATA") as path:
+        estimator = load(model_path)
+        record = estimator.provenance_
+        count = int(estimator.n_features_in_)
+        names = getattr(estimator, "feature_names_in_", None)
+        features: list[str | int] = list(range(count) if names is None else map(str, names))
+        positions = _texts(record, "positions")
+        if names is None and len(positions) == count:
+            features = [int(j) for j in positions]
+        codes = _codes_of(estimator)
+        na = _texts(record, "na") or codes  # what stood for a missing cell in the fit
+        choice = replace(
+            options, na=options.na or na, ids=options.ids or _texts(record, "ids"),
+            target=record["target"] if isinstance(record.get("target"), str) else None,
+        )  # fmt: skip
+        # How many columns a table without names has to have.
+        n_columns = record["columns"] if isinstance(record.get("columns"), int) else count
+        table = table_for(data, path, features, choice, n_columns, may_lack_ids=not options.ids)
+        if not options.na and na:
+            narrator.note(
+                f"{listing(na)} stand{'s' * (len(na) == 1)} for a missing cell, as in the fit; "
+                "--na says otherwise"
+            )
+        if (names is None) != (table.names is None):
+            which, other = ("table", "model") if names is None else ("model", "table")
+            narrator.note(
+                f"the {which} has names of columns and the {other} has none: columns are taken in "
+                "the order of the fit"
+            )
+        yield estimator, table
+
+
+def _codes_of(estimator: Any) -> tuple[str, ...]:
+    """Its `missing_values`, taken over: cells are read by us, and reach it as NaN."""
+    codes: dict[str, None] = {}
+    inner: Any = getattr(estimator, "estimator_", None)
+    for one in (estimator, inner):
+        if hasattr(one, "missing_values"):
+            texts, numbers = codes_of(one.missing_values)
+            codes |= dict.fromkeys([*sorted(texts), *(f"{code:.17g}" for code in numbers)])
+            one.missing_values = nan
+    return tuple(codes)
+
+
+def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list that the record of a model file, which is flat, holds as JSON."""
+    try:
+        found = json.loads(str(record.get(name, "[]")))
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def provenance_for(table: Table, rows: int) -> dict[str, Any]:
+    """What a model file says of where it comes from, and what later commands need to know."""
+    path = table.paths[0] if len(table.paths) == 1 and os.path.isfile(table.paths[0]) else None
+    command = shlex.join(["eigengap", *sys.argv[1:]])
+    facts = {**provenance_of(command=command, data=path, rows=rows), "data": table.given}
+    if table.na:
+        facts["na"] = json.dumps(table.na)
+    if table.ids:
+        facts["ids"] = json.dumps([table.name(j) for j in table.ids])
+    if table.target is not None:
+        facts["target"] = table.name(table.target)
+    if table.names is None and len(table.features) < table.n_columns:
+        facts["columns"] = table.n_columns
+        facts["positions"] = json.dumps(table.features)
     return facts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 from eigengap.cli.errors import WrongUsage
-from eigengap.registry import BY_COMMAND, BY_NAME
+from eigengap.registry import BY_COMMAND
 
 NAMES = tuple(BY_COMMAND)
 # Given by options of their own, or of no use to a command.
@@ -51,11 +52,17 @@ def estimator(
         given["n_components"] = _components(name, components)
     elif components is not None and name != "novelty":
         raise WrongUsage(f"-m {name} has no number of components; leave -k out")
-    given |= _scale(name, scale, known)
-    if checkpoint is not None:
-        given |= _checkpoint(name, checkpoint, known)
-    if verbose and "verbose" in known:
-        given["verbose"] = True
+    if scale is not None and "scale" not in known and name != "novelty":
+        raise WrongUsage(f"-m {name} does not scale columns; leave --scale and --no-scale out")
+    # The model within a novelty detector has its own; low-rank tries both.
+    if "scale" in known and not (name == "low-rank" and scale is None):
+        given["scale"] = scale is not False
+    if checkpoint is not None and "checkpoint" not in known:
+        raise WrongUsage(
+            f"-m {name} keeps no checkpoint; pca, ppca, fa, bayesian-pca and mixture do"
+        )
+    given |= {"checkpoint": checkpoint} if checkpoint is not None else {}
+    given |= {"verbose": True} if verbose and "verbose" in known else {}
     made.set_params(**given, **chosen)
     for parameter in (*given, *chosen):
         _require_valid(made, parameter)
@@ -69,28 +76,25 @@ def _require_valid(made: Any, path: str) -> None:
         made = getattr(made, name)
     value = getattr(made, parameter)
     refused = _refusal(made, parameter, value)
-    if refused is None:
-        return
     kind = type(made).__name__
-    if parameter != "n_components":
-        _, _, allowed = str(refused).partition(" must be ")
-        raise WrongUsage(f"--set {path} of {kind} must be {allowed}")
-    accepted = [n for n in (0, 1, 2, 0.95, "auto") if _refusal(made, parameter, n) is None]
-    least = next((n for n in accepted if isinstance(n, int)), 1)
-    ways = [f"a whole number from {least} on (3)"]
-    ways += ["a share of the variance between 0 and 1 (0.95)"] if 0.95 in accepted else []
-    ways += ["auto"] if "auto" in accepted else []
-    *first, last = ways
-    taken = f"{', '.join(first)} or {last}" if first else last
-    raise WrongUsage(f"-k {value}: the number of components of {kind} is {taken}")
+    if refused and parameter != "n_components":
+        raise WrongUsage(f"--set {path} of {kind} must be {refused.partition(' must be ')[2]}")
+    if refused:
+        accepted = [n for n in (0, 1, 2, 0.95, "auto") if not _refusal(made, parameter, n)]
+        least = next((n for n in accepted if isinstance(n, int)), 1)
+        ways = [f"a whole number from {least} on (3)"]
+        ways += ["a share of the variance between 0 and 1 (0.95)"] if 0.95 in accepted else []
+        ways += ["auto"] if "auto" in accepted else []
+        taken = " or ".join(filter(None, [", ".join(ways[:-1]), ways[-1]]))
+        raise WrongUsage(f"-k {value}: the number of components of {kind} is {taken}")
 
 
-def _refusal(made: Any, parameter: str, value: Any) -> ValueError | None:
+def _refusal(made: Any, parameter: str, value: Any) -> str:
     try:
         type(made)(**{parameter: value})._validate_params()
     except ValueError as error:
-        return error
-    return None
+        return str(error)
+    return ""
 
 
 def _inner(name: str, inner: Any, components: str | None, scale: bool | None, seed: int) -> Any:
@@ -111,36 +115,13 @@ def _components(name: str, text: str) -> int | float | str:
         # The library has models without components; here there would be nothing to write.
         if count >= 1 or not BY_COMMAND[name].allows_no_components:
             return count
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0.0 < share < 1.0:
-        raise WrongUsage(
-            f"-k {text}: it is a whole number of components (3), a share of the variance between "
-            "0 and 1 (0.95), or auto"
-        )
-    return share
-
-
-def _scale(name: str, scale: bool | None, known: dict[str, Any]) -> dict[str, Any]:
-    if name == "novelty":  # the model within it has its own
-        return {}
-    if "scale" not in known:
-        if scale is not None:
-            raise WrongUsage(f"-m {name} does not scale columns; leave --scale and --no-scale out")
-        return {}
-    if scale is None and name == "low-rank":  # which tries both
-        return {}
-    return {"scale": True if scale is None else scale}
-
-
-def _checkpoint(name: str, path: str, known: dict[str, Any]) -> dict[str, Any]:
-    if "checkpoint" not in known:
-        raise WrongUsage(
-            f"-m {name} keeps no checkpoint; pca, ppca, fa, bayesian-pca and mixture do"
-        )
-    return {"checkpoint": path}
+    with suppress(ValueError):
+        if 0.0 < float(text) < 1.0:
+            return float(text)
+    raise WrongUsage(
+        f"-k {text}: it is a whole number of components (3), a share of the variance between "
+        "0 and 1 (0.95), or auto"
+    )
 
 
 def _settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -165,11 +146,8 @@ def value_of(text: str) -> Any:
     ([1, 2], '3')
     """
     text = text.strip()
-    words = {"True": True, "False": False, "None": None}
-    if text in words:
-        return words[text]
     try:
-        return json.loads(text)
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
     except (ValueError, RecursionError):
         return text
 
@@ -181,20 +159,10 @@ def _require_known(name: str, chosen: dict[str, Any], known: dict[str, Any]) -> 
             way = f"it is given by {option}" if option else "it means nothing to a command"
             raise WrongUsage(f"--set {parameter}={value}: {way}")
         if parameter not in known:
-            raise WrongUsage(_unknown(name, parameter, known))
-
-
-def _unknown(name: str, parameter: str, known: dict[str, Any]) -> str:
-    from difflib import get_close_matches
-
-    names = sorted(one for one in known if one not in ELSEWHERE and "__" not in one)
-    close = get_close_matches(parameter, names, n=1)
-    hint = f"Did you mean {close[0]}? " if close else ""
-    has = f"{BY_COMMAND[name].name} has no such parameter"
-    return f"--set {parameter}: {has}. {hint}It has {', '.join(names)}"
-
-
-def name_of(fitted: Any) -> str:
-    """The command line's name of a fitted estimator, its class where it has none."""
-    kind = type(fitted).__name__
-    return BY_NAME[kind].command if kind in BY_NAME else kind
+            names = sorted(one for one in known if one not in ELSEWHERE and "__" not in one)
+            close = get_close_matches(parameter, names, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise WrongUsage(
+                f"--set {parameter}: {BY_COMMAND[name].name} has no such parameter. {hint}It has "
+                f"{', '.join(names)}"
+            )

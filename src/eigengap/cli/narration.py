@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
+
+from eigengap.cli.errors import shown
 
 INDENT = 7
 MOST_NOTES = 8
@@ -28,8 +29,7 @@ class Narrator:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.verbose = verbose
         self.facts: dict[str, Any] = {}
-        self._as_json = as_json
-        self._noted: set[str] = set()
+        self.as_json = as_json
         self._kinds: set[type[Warning]] = set()  # of warnings that became notes
 
     @property
@@ -39,31 +39,38 @@ class Narrator:
 
     def say(self, label: str, sentence: str, **facts: Any) -> None:
         """One line: what was done, and what came of it."""
-        from rich.text import Text
-
         self.facts.update(facts)
-        self.console.print(Text.assemble((f"{label:<{INDENT}}", "bold cyan"), sentence))
-
-    @property
-    def n_notes(self) -> int:
-        return len(self._noted)
+        self._print(label, "bold cyan", sentence)
 
     def note(self, sentence: str) -> None:
         """Something to mind, once."""
+        notes = self.facts.setdefault("notes", [])
+        if sentence not in notes:
+            notes.append(sentence)
+            if len(notes) <= MOST_NOTES:
+                self._print("Note", "bold yellow", sentence)
+
+    @property
+    def n_notes(self) -> int:
+        return len(self.facts.get("notes", ()))
+
+    def _print(self, label: str, style: str, sentence: str) -> None:
         from rich.text import Text
 
-        if sentence in self._noted:
-            return
-        self._noted.add(sentence)
-        self.facts.setdefault("notes", []).append(sentence)
-        if len(self._noted) <= MOST_NOTES:
-            self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
+        self.console.print(Text.assemble((f"{label:<{INDENT}}", style), sentence))
+
+    def wrote(
+        self, path: str, count: int | None, what: str = "", after: str = "", **facts: Any
+    ) -> None:
+        """Where so many bytes went; `what` stands before standard output, which has no name."""
+        where = f"{what}standard output" if path == "-" else shown(path)
+        bytes_of = "" if count is None else f" ({size(count)})"
+        self.say("Wrote", f"{where}{bytes_of}{after}", **facts)
 
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table under the last sentence; the first column is right-aligned."""
-        for line, is_header in aligned(header, rows):
-            style = "dim" if is_header else ""
-            self.console.print(" " * INDENT + line, style=style, markup=False)
+        for k, line in enumerate(aligned(header, rows)):
+            self.console.print(" " * INDENT + line, style="" if k else "dim", markup=False)
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
@@ -77,29 +84,22 @@ class Narrator:
                 with captured() as heard:
                     yield
             finally:
-                for warning in {one.category: one for one in reversed(heard)}.values():
-                    if warning.category is RoundedWarning and warning.category in self._kinds:
-                        continue  # a later pass over the same table may name another cell
-                    if warning.category is ConstantColumnWarning:
-                        continue  # `report_constant` has named them, with the option
-                    self._kinds.add(warning.category)
-                    self.note(warning.message)
-
-    def finish(self) -> None:
-        """Print the facts as one JSON object, where that was asked for."""
-        if self._as_json:
-            import click
-
-            click.echo(json.dumps(plain(self.facts), allow_nan=False))
+                # `report_constant` has named constant columns, with the option; a later pass over
+                # the same table may name another rounded cell.
+                known = {ConstantColumnWarning, *({RoundedWarning} & self._kinds)}
+                for kind, warning in {one.category: one for one in reversed(heard)}.items():
+                    if kind not in known:
+                        self._kinds.add(kind)
+                        self.note(warning.message)
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, bool]]:
-    """Lines of a small table, and whether each is the header."""
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a small table."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for k, row in enumerate((header, *rows)):
+    for row in (header, *rows):
         cells = [row[0].rjust(widths[0])]
         cells += [cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        yield "  ".join(cells).rstrip(), k == 0
+        yield "  ".join(cells).rstrip()
 
 
 def plain(value: Any) -> Any:
@@ -129,10 +129,10 @@ def listing(names: Sequence[str], most: int = 5) -> str:
     >>> listing(list("abcdefg"), most=3)
     'a, b, c and 4 more'
     """
-    shown = [named(name) for name in names]
-    if len(shown) > most:
-        return f"{', '.join(shown[:most])} and {len(shown) - most} more"
-    *first, last = shown
+    phrases = [named(name) for name in names]
+    if len(phrases) > most:
+        return f"{', '.join(phrases[:most])} and {len(phrases) - most} more"
+    *first, last = phrases
     return f"{', '.join(first)} and {last}" if first else last
 
 

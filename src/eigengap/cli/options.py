@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -32,11 +34,31 @@ seed = click.option(
     help="Random seed.",
 )  # fmt: skip
 
-talking = stacked(
-    click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing unless something is wrong."),
-    click.option("-v", "--verbose", is_flag=True, help="Say more."),
-)
+
+def talking(function: F) -> F:
+    """The command gets a narrator, whose facts are printed at its end where --json asks for it."""
+
+    @wraps(function)
+    def run(as_json: bool, quiet: bool, verbose: bool, **given: Any) -> None:
+        from eigengap.cli.narration import Narrator, plain
+
+        narrator = Narrator(quiet, as_json, verbose)
+        function(narrator=narrator, **given)
+        if as_json:
+            click.echo(json.dumps(plain(narrator.facts), allow_nan=False))
+
+    options = stacked(
+        click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing unless something is wrong."),
+        click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    )
+    return options(run)  # type: ignore[return-value]
+
+
+scheduler = click.option(
+    "--scheduler", metavar="ADDRESS",
+    help="Work on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
+)  # fmt: skip
 forcing = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 
 ids = click.option(
@@ -91,10 +113,7 @@ fitting = stacked(
         "--checkpoint", type=click.Path(), metavar="FILE",
         help="Keep the steps of the fit here; the same command goes on from there.",
     ),
-    click.option(
-        "--scheduler", metavar="ADDRESS",
-        help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
-    ),
+    scheduler,
 )  # fmt: skip
 image = click.argument("image", type=FILE, metavar="IMG")
 of_patches = stacked(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from eigengap.cli.narration import Narrator
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from eigengap.cli.narration import Narrator
+from eigengap.estimators.shared.progress import ProgressLine, forecast, in_words, shown_by
+from eigengap.fitting.optimise.loop import Progress as Step
 
 
 @contextmanager
@@ -17,13 +22,10 @@ def showing_steps(narrator: Narrator) -> Iterator[None]:
     if not narrator.shows_progress:
         yield
         return
-    from eigengap.cli.steps import Steps
-    from eigengap.estimators.shared.progress import shown_by
+    made: list[_Steps] = []
 
-    made: list[Steps] = []
-
-    def line(label: str, checkpointer: Any = None) -> Steps:
-        made.append(Steps(label, checkpointer=checkpointer, console=narrator.console))
+    def line(label: str, checkpointer: Any = None) -> _Steps:
+        made.append(_Steps(label, checkpointer=checkpointer, console=narrator.console))
         return made[-1]
 
     try:
@@ -34,6 +36,46 @@ def showing_steps(narrator: Narrator) -> Iterator[None]:
             steps.close()
 
 
+class _Steps(ProgressLine):
+    """In the place of the progress line, drawn by rich: how far, objective, time that is left."""
+
+    def __init__(self, label: str, *, checkpointer: Any = None, console: Console) -> None:
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[facts]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task(label, total=None, facts="before the first step")
+        self._bar.start()
+        super().__init__(label, io.StringIO(), checkpointer)  # nothing of the line itself is shown
+
+    def __call__(self, progress: Step) -> None:
+        super().__call__(progress)
+        last, left = self._steps[-1], forecast(self._steps)
+        facts = [f"step {last.iteration}", f"objective {last.objective:.6g}"]
+        if left is not None:
+            facts.append(left.after(0.0))
+            share = last.seconds / max(last.seconds + left.seconds, 1e-9)
+        else:
+            facts.append(in_words(last.seconds))
+            share = last.iteration / max(last.max_iter, 1)
+        run = f", run {self._run}" if self._run > 1 else ""
+        self._bar.update(
+            self._task,
+            total=1.0,
+            completed=min(share, 1.0),
+            description=f"{self._label}{run}",
+            facts=", ".join(facts),
+        )
+
+    def close(self) -> None:
+        self._closed.set()
+        self._bar.stop()
+
+
 @contextmanager
 def counting_rows(
     narrator: Narrator, label: str, total: int | None
@@ -42,8 +84,6 @@ def counting_rows(
     if not narrator.shows_progress:
         yield lambda rows: None
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -20,8 +20,7 @@ import numpy as np
 import scipy.special
 
 from eigengap.comparison.compare import seed_of, unfitted
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.inference.confidence import observed_values
 from eigengap.linalg import Array

@@ -6,13 +6,21 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numba
 
 # numpy's error model: a zero pivot gives inf, found afterwards, rather than a branch that would
 # forbid SIMD. "contract" allows fused multiply-add; NaN and infinities keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def part(**how: Any) -> Callable[[F], F]:
+    """Decorator of a function that kernels of its module call: it is compiled with them."""
+    return cast("Callable[[F], F]", numba.njit(**how, **OPTIONS))
 
 
 def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, Path | None]:

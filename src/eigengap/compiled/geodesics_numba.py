@@ -18,35 +18,25 @@ Importing this module imports numba and compiles: only `eigengap.compiled.geodes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.cache import OPTIONS, compile_cached
+from eigengap.compiled.cache import compile_cached, part
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Bytes = NDArray[np.int8]
-F = TypeVar("F", bound=Callable[..., Any])
 
 U = np.uint64  # LLVM vectorises the lane loops only if indices are unsigned
 NOWHERE = -1  # where a node stands in the heap that has not come to it
 SCANNED = 32  # nodes that are looked at in the time that an edge takes to be relaxed for a group
 
 
-def _part(function: F) -> F:
-    # Inlined, LLVM knows which arrays do not overlap: called, it takes twice as long.
-    compiled: F = numba.njit(forceinline=True, **OPTIONS)(function)
-    return compiled
-
-
-def _within(function: F) -> F:
-    # Inlined before LLVM sees it: otherwise every call counts references to its arrays.
-    compiled: F = numba.njit(inline="always", **OPTIONS)(function)
-    return compiled
+# Inlined, LLVM knows which arrays do not overlap: called, it takes twice as long.
+_inlined = part(forceinline=True)
+# Inlined before LLVM sees it: otherwise every call counts references to its arrays.
+_within = part(inline="always")
 
 
 @_within
@@ -89,7 +79,7 @@ def _rise(v: int, key: float, i: int, keys: Array, heap: Ints, at: Ints) -> None
     at[v] = i
 
 
-@_part
+@_inlined
 def _from_one(
     indptr: Ints, nodes: Ints, lengths: Array, source: int,
     dist: Array, order: Ints, keys: Array, heap: Ints, at: Ints,
@@ -126,7 +116,7 @@ def _from_one(
     return passed
 
 
-@_part
+@_inlined
 def _relax(
     indptr: Ints, nodes: Ints, lengths: Array, sources: Ints, order: Ints, rank: Ints, reached: int,
     window: int, most: float, D: Array, own: Array, dirty: Bytes,

@@ -110,13 +110,15 @@ def _factorise(P: Array, b: Array, z: Array, log_det: Array) -> int:
     kernel = _sweep if q <= LARGEST_SWEEP else _lapack
     for start in range(0, c, step):
         part = slice(start, min(start + step, c))
-        bad = kernel(P[:, part], b[:, part], z[:, part], log_det[part])
-        if bad >= 0:
-            return start + bad
+        pivots = kernel(P[:, part], b[:, part], z[:, part], log_det[part])  # (q, columns)
+        bad = np.flatnonzero(~((pivots > 0) & (pivots < np.inf)).all(axis=0))
+        if bad.size:
+            return start + int(bad[0])
     return -1
 
 
-def _sweep(P: Array, b: Array, z: Array, log_det: Array) -> int:
+def _sweep(P: Array, b: Array, z: Array, log_det: Array) -> Array:
+    """The pivots (q, c), which are positive and finite where P is positive definite."""
     q, c = b.shape
     i, j = packed_indices(q)
     A = np.empty((q, q, c))
@@ -124,7 +126,7 @@ def _sweep(P: Array, b: Array, z: Array, log_det: Array) -> int:
     A[j, i] = P
     product = np.empty_like(A)
     pivots = np.empty((q, c))
-    with np.errstate(all="ignore"):  # bad pivots are looked for below, all at once
+    with np.errstate(all="ignore"):  # bad pivots are looked for afterwards, all at once
         for k in range(q):
             pivots[k] = A[k, k]
             row = A[k] / pivots[k]  # (q, c)
@@ -133,46 +135,32 @@ def _sweep(P: Array, b: Array, z: Array, log_det: Array) -> int:
             A[k] = row
             A[:, k] = row
             A[k, k] = -1.0 / pivots[k]
-    bad = _first_bad(pivots)
-    if bad >= 0:
-        return bad
-    np.negative(A, out=A)
-    P[...] = A[i, j]
-    np.einsum("ijc,jc->ic", A, b, out=z)
-    np.log(pivots).sum(axis=0, out=log_det)
-    return -1
+        np.negative(A, out=A)
+        P[...] = A[i, j]
+        np.einsum("ijc,jc->ic", A, b, out=z)
+        np.log(pivots).sum(axis=0, out=log_det)
+    return pivots
 
 
-def _lapack(P: Array, b: Array, z: Array, log_det: Array) -> int:
-    q = b.shape[0]
+def _lapack(P: Array, b: Array, z: Array, log_det: Array) -> Array:
+    """The diagonals (q, c) of the Cholesky factors, NaN from the first that there is not."""
+    q, c = b.shape
     i, j = packed_indices(q)
     A = unpack(P.T, q)  # (c, q, q)
-    diagonals = _cholesky_diagonals(A)  # (q, c)
-    bad = _first_bad(diagonals)
-    if bad >= 0:
-        return bad
-    inverse = np.linalg.inv(A)
-    P[...] = inverse[:, i, j].T
-    z[...] = np.matmul(inverse, b.T[:, :, None])[:, :, 0].T
-    log_det[...] = 2.0 * np.log(diagonals).sum(axis=0)
-    return -1
-
-
-def _cholesky_diagonals(A: Array) -> Array:
-    """Diagonals (q, c) of the factors of A (c, q, q), NaN where there is none."""
     try:
-        return np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2).T
+        diagonals: Array = np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2).T
     except np.linalg.LinAlgError:  # which one is not known: one by one
-        diagonals = np.full((A.shape[1], A.shape[0]), np.nan)
+        diagonals = np.full((q, c), np.nan)
         for column, matrix in enumerate(A):
             try:
                 diagonals[:, column] = np.diagonal(np.linalg.cholesky(matrix))
             except np.linalg.LinAlgError:
                 break
         return diagonals
-
-
-def _first_bad(pivots: Array) -> int:
-    """First column of pivots (q, c) with one that is not a positive finite number, or -1."""
-    bad = np.flatnonzero(~((pivots > 0) & (pivots < np.inf)).all(axis=0))
-    return int(bad[0]) if bad.size else -1
+    if not np.isfinite(diagonals).all():
+        return diagonals
+    inverse = np.linalg.inv(A)
+    P[...] = inverse[:, i, j].T
+    z[...] = np.matmul(inverse, b.T[:, :, None])[:, :, 0].T
+    log_det[...] = 2.0 * np.log(diagonals).sum(axis=0)
+    return diagonals

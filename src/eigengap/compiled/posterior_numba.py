@@ -12,21 +12,18 @@ Importing this module imports numba and compiles: only `eigengap.compiled.choice
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.cache import OPTIONS, compile_cached
+from eigengap.compiled.cache import compile_cached, part
 
 # 64 lanes were as fast from q = 20 on, and slower below, where the cost of starting a loop shows.
 from eigengap.compiled.posterior import LANES
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 # LLVM vectorises the lane loops only if indices are unsigned (a signed one may be negative and
 # wrap) and rows lie a constant LANES apart (else too many overlaps would have to be excluded).
@@ -38,14 +35,7 @@ EXPONENT_OF_ONE = np.int64(1023 << 52)
 LN2 = math.log(2.0)
 
 
-def _part(function: F) -> F:
-    compiled: F = numba.njit(**OPTIONS)(function)
-    return compiled
-
-
-def _inlined(function: F) -> F:
-    compiled: F = numba.njit(forceinline=True, **OPTIONS)(function)
-    return compiled
+_inlined = part(forceinline=True)
 
 
 @_inlined
@@ -86,7 +76,7 @@ def _add_two(
         s[U(3 * LANES) + r] += u0 * v0 + u1 * v1
 
 
-@_part
+@part()
 def _cholesky(G: Array, s: Array, q: int) -> None:
     """G <- L, its diagonal replaced by reciprocals; q even."""
     for i in range(0, q, 2):
@@ -141,7 +131,7 @@ def _on_diagonal(G: Array, s: Array, upper: int, lower: int) -> None:
         )
 
 
-@_part
+@part()
 def _invert_triangle(G: Array, s: Array, q: int) -> None:
     """G <- X = L^-1 row by row: X_ij = -X_ii sum_{j <= p < i} L_ip X_pj."""
     for i in range(0, q, 2):
@@ -186,7 +176,7 @@ def _invert_triangle(G: Array, s: Array, q: int) -> None:
                 G[lower + LANE + r] = -(l * s[LANE + r] + d1 * s[U(3 * LANES) + r])
 
 
-@_part
+@part()
 def _multiply_triangles(G: Array, s: Array, q: int) -> None:
     """G <- X^T X row by row: (i, j) needs only the rows p >= i of X, still there."""
     for i in range(0, q, 2):
@@ -233,7 +223,7 @@ def _multiply_triangles(G: Array, s: Array, q: int) -> None:
                     G[upper + LANE + r] = s[LANE + r]
 
 
-@_part
+@part()
 def _solve(G: Array, b: Array, y: Array, s: Array, q: int) -> None:
     """b <- X^T (X b)."""
     for i in range(q):
@@ -256,7 +246,7 @@ def _solve(G: Array, b: Array, y: Array, s: Array, q: int) -> None:
             b[U(i * LANES) + r] = s[r]
 
 
-@_part
+@part()
 def _log_diagonal(
     G: Array, bits: Ints, m: Array, m_bits: Ints, e: Ints, fine: Array, q: int
 ) -> None:

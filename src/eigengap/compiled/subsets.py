@@ -8,19 +8,20 @@ the single entry point, compiled where that pays.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled import choice, subsets_numpy
+from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array
 from eigengap.runtime.threads import over_columns
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 
-KERNELS = choice.Kernels("subsets_numba", compiling=5.0)
+KERNELS = Kernels("subsets_numba", compiling=5.0)
 SECONDS_A_ROW = 1e-4  # of the twin, about
 CALLS = 50  # that follow each other in a fit
 GRAIN = 256  # rows of a piece: threads never change the pieces, hence never the sums
@@ -109,7 +110,7 @@ def _listed(sets: Bools) -> tuple[Ints, Ints]:
 
 
 def _load(n: int) -> Any:
-    return KERNELS.load() if KERNELS.pay(SECONDS_A_ROW * n * CALLS) else subsets_numpy
+    return KERNELS.load() if KERNELS.pay(SECONDS_A_ROW * n * CALLS) else TWIN
 
 
 def _plain(values: Array) -> Array:
@@ -119,3 +120,41 @@ def _plain(values: Array) -> Array:
 def _refuse(bad: int) -> None:
     if bad >= 0:
         raise np.linalg.LinAlgError(f"the submatrix of row {bad} is not positive definite")
+
+
+# The twin, row by row through LAPACK: the oracle of the kernels ---------------------------------
+
+
+def _forms(
+    A: Array, B: Array, index: Ints, count: Ints, quadratic: Array, log_det: Array,
+    start: int, stop: int,
+) -> int:  # fmt: skip
+    for n in range(start, stop):
+        o = index[n, : count[n]]
+        sign, log_det[n] = np.linalg.slogdet(A[np.ix_(o, o)])
+        if sign <= 0:
+            return n
+        quadratic[n] = B[n, o] @ np.linalg.solve(A[np.ix_(o, o)], B[n, o])
+    return -1
+
+
+def _solutions(
+    A: Array, B: Array, index: Ints, count: Ints, weight: Array, solution: Array, spread: Array,
+    explained: bool, inverses: Array, start: int, stop: int,
+) -> int:  # fmt: skip
+    for n in range(start, stop):
+        o = index[n, : count[n]]
+        try:
+            np.linalg.cholesky(A[np.ix_(o, o)])
+        except np.linalg.LinAlgError:
+            return n
+        K = np.linalg.inv(A[np.ix_(o, o)])
+        solution[n, o] = K @ B[n, o]
+        inverses[np.ix_(o, o)] += weight[n] * np.tril(K)
+        if explained:
+            spread[n] = np.einsum("oj,op,pj->j", A[o], K, A[o])
+        spread[n, o] = np.diag(K)
+    return -1
+
+
+TWIN = SimpleNamespace(forms=_forms, solutions=_solutions)

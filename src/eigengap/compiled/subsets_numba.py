@@ -16,19 +16,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.cache import OPTIONS, compile_cached
+from eigengap.compiled.cache import compile_cached, part
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 
-@numba.njit(**OPTIONS)
+@part()
 def _subtract(target: Array, source: Array, factor: float, start: int, stop: int) -> None:
     for t in range(np.uint64(start), np.uint64(stop)):
         target[t] -= factor * source[t]
 
 
-@numba.njit(**OPTIONS)
+@part()
 def _gather(A: Array, b: Array, o: Ints, m: int, R: Array) -> None:
     """R (m, m + 1) <- upper triangle of A[o, o] | b[o]."""
     for i in range(m):
@@ -38,7 +38,7 @@ def _gather(A: Array, b: Array, o: Ints, m: int, R: Array) -> None:
         target[m] = b[o[i]]
 
 
-@numba.njit(**OPTIONS)
+@part()
 def _scale(target: Array, factor: float, start: int, stop: int) -> None:
     for t in range(np.uint64(start), np.uint64(stop)):
         target[t] *= factor

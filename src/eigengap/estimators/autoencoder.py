@@ -13,13 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
     keep_parameters,
     like_input,
+    progress_of,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import COUNT, Transformer, as_latents, decoded
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderFit, AutoencoderOptions
@@ -85,12 +86,9 @@ class Autoencoder(Transformer):
     polish : bool or "auto", default="auto"
         Whether L-BFGS goes on over all rows at once where Adam ends. "auto" does, up to 1e7 cells;
         never for rows that memory does not hold, nor where cells are hidden by chance.
-    missing_values : float or list of float, default=nan
     random_state : int, RandomState or None, default=None
-        None is another start, other batches and other held-out rows at every fit.
-        Of weights, held-out rows, the order of rows and the cells hidden.
-    verbose : bool or int, default=False
-        A progress line.
+        Of weights, held-out rows, the order of rows and the cells hidden; None is another at
+        every fit.
 
     Attributes
     ----------
@@ -152,6 +150,7 @@ class Autoencoder(Transformer):
     _accepts_sparse = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "hidden": ["array-like", Integral],  # a number is refused with its way out
         "activation": [StrOptions(set(ACTIVATIONS))],
@@ -159,18 +158,12 @@ class Autoencoder(Transformer):
         "init": [StrOptions({"auto", "pca", "random"})],
         "denoising": [Interval(Real, 0, 1, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "scale": ["boolean"],
         "batch_size": [COUNT, StrOptions({"auto"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "patience": [COUNT],
-        "max_iter": [COUNT],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "polish": ["boolean", StrOptions({"auto"})],
-        "missing_values": [Real, "array-like"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     model_: Network
@@ -204,18 +197,7 @@ class Autoencoder(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit encoder and decoder to the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Fit encoder and decoder to the observed values of X."""
         from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
 
         q = int(self.n_components)
@@ -302,60 +284,29 @@ class Autoencoder(Transformer):
     # Output --------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Codes of the rows of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-        """
+        """Codes of the rows of X: (n_samples, n_components)."""
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.encode)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Rows at the codes X.
+        """Rows at the codes X: (n_samples, n_features).
 
         Parameters
         ----------
         X : array of shape (n_samples, n_components)
             As `transform` returns them; a NaN counts as 0, the mean of a code.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "codes")
         return decoded(np.where(np.isnan(Z), Z.dtype.type(0.0), Z), self.model_.decode)
 
     def reconstruct(self, X: Any) -> Any:
-        """Rows as the network gives them back, missing values included.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
-        Returns
-        -------
-        table of X's type, of shape (n_samples, n_features)
-        """
+        """Rows as the network gives them back, missing values included: a table of X's type."""
         check_is_fitted(self, "model_")
         return like_input(self, X, self._map(X, self.model_.reconstruct))
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Impute every missing value by what the network makes of the rest of its row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
 
         Returns
         -------
@@ -383,11 +334,6 @@ class Autoencoder(Transformer):
     def score_samples(self, X: Any) -> Array:
         """Minus the mean squared error of the observed values of each row, in standardised units.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         array of shape (n_samples,)
@@ -398,18 +344,7 @@ class Autoencoder(Transformer):
         return self._scores(self._source(X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows that have an observed value.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        float
-            0 where no row has one.
-        """
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has."""
         check_is_fitted(self, "model_")
         source = self._source(X)
         present = source.map(lambda block: ~np.isnan(block.values).all(axis=1))

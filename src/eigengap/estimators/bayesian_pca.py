@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
-)
-from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, log_jacobian
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, require_rank
+from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, Solved, log_jacobian
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.selection.rank.asked import Solved, require_rank
 from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 
-_PRECISION = [Interval(Real, 0, None, closed="neither")]
+PRIOR = [field.name for field in fields(Prior)]  # parameters of the same names
 
 
 class BayesianPCA(LinearGaussianEstimator):
@@ -52,22 +47,12 @@ class BayesianPCA(LinearGaussianEstimator):
         Of the Gamma prior of the noise precision, in the same units.
     mean_precision : float, default=1e-6
         Of the Gaussian prior of mu about the column means, in the same units.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-3
         The fit stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the ELBO by no more per observed value. The posterior of a loading is seldom
         narrower than that.
-    max_iter : int, default=1000
-        Most rounds of updates.
     random_state : int, RandomState or None, default=None
         Not used by the fit, which starts from the spectrum of the table.
-    verbose : bool or int, default=False
-        Whether to show progress.
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -119,15 +104,8 @@ class BayesianPCA(LinearGaussianEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
         "n_components": [*AT_LEAST_ONE, StrOptions({"auto"})],
-        "noise": [StrOptions({"isotropic", "diagonal"})],
-        "loading_shape": _PRECISION,
-        "loading_rate": _PRECISION,
-        "noise_shape": _PRECISION,
-        "noise_rate": _PRECISION,
-        "mean_precision": _PRECISION,
+        **{name: [Interval(Real, 0, None, closed="neither")] for name in PRIOR},
     }
 
     bayesian_: BayesianLinearGaussian
@@ -187,13 +165,7 @@ class BayesianPCA(LinearGaussianEstimator):
         if not isinstance(self.n_components, str):
             require_rank(self.n_components, source)
             most = int(self.n_components)
-        prior = Prior(
-            loading_shape=self.loading_shape,
-            loading_rate=self.loading_rate,
-            noise_shape=self.noise_shape,
-            noise_rate=self.noise_rate,
-            mean_precision=self.mean_precision,
-        )
+        prior = Prior(**{name: getattr(self, name) for name in PRIOR})
         return fit_bayesian(source, most, noise=self.noise, prior=prior, options=options), None
 
     def _finish(self, source: Source, fit: GaussianFit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
@@ -25,8 +25,9 @@ from eigengap.estimators.shared.base import (
     keep_features,
     keep_parameters,
     not_converged,
+    progress_of,
 )
-from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.linear import fit_asked
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
@@ -38,27 +39,11 @@ from eigengap.estimators.shared.transformer import (
 )
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.graph import mds, pairs
 from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
-from eigengap.fitting.graph.mds import (
-    Dimensions,
-    ScalingFit,
-    coordinates,
-    fit_distances,
-    fit_gram,
-    fit_rows,
-    of_components,
-    require_scaling,
-    stress,
-)
-from eigengap.fitting.graph.pairs import (
-    Labels,
-    distance_matrix,
-    gram_matrix,
-    new_distances,
-    refuse_missing,
-)
+from eigengap.fitting.graph.mds import Dimensions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
@@ -70,7 +55,6 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import fit_asked
 from eigengap.sources import (
     Block,
     Source,
@@ -86,22 +70,9 @@ FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth 
 TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli that is worth a warning
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The result of a fit, by whichever route."""
-
-    fit: ScalingFit
-    density: LinearGaussian | None = None  # of Euclidean rows
-    distances: RowDistances | None = None  # of rows by another metric
-    n_iter: int = 1
-    converged: bool = True
-
-
-def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
-    """Whether distances are the plain Euclidean ones, by whichever name."""
-    if metric == "minkowski":
-        return set(params or {}) <= {"p"} and (params or {}).get("p", 2) == 2
-    return metric in ("euclidean", "l2")
+# A fit, and the fitted attributes that belong to its route: density_ of Euclidean rows, distances_
+# of rows by another metric, n_iter_ and converged_.
+_Found = tuple[mds.ScalingFit, dict[str, Any]]
 
 
 class ClassicalMDS(Transformer):
@@ -248,19 +219,7 @@ class ClassicalMDS(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit and return the coordinates of the fitted points: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features), or square matrix of all pairs
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
+        """Fit, and the coordinates of the fitted points: (n_samples, n_components)."""
         everyone = whole_table(
             X, "ClassicalMDS", sample_weight=sample_weight, missing_values=self.missing_values
         )
@@ -269,30 +228,24 @@ class ClassicalMDS(Transformer):
             weight = np.where(present, weight, 0.0)
         if not np.all(weight == 1.0):
             require_frequencies(float(np.sum(weight)))
+        more: dict[str, Any] = {}
         if self.metric in PAIRS:
-            found = self._fit_pairs(everyone, weight)
+            fit = self._fit_pairs(everyone, weight)
         elif self._from_rows:
-            found = self._fit_rows(self._checked(everyone))
+            fit, more = self._fit_rows(self._checked(everyone))
         else:
-            found = self._fit_metric(self._checked(everyone), weight)
+            fit, more = self._fit_metric(self._checked(everyone), weight)
         keep_features(self, X, everyone)  # only now: a fit may fail
-        self.present_ = _present(weight)
-        self._keep(found)
-        if self.present_ is not None:
-            self.embedding_ = self._of_everyone(everyone)
-        self._warn(found.fit)
-        return as_fitted(self.embedding_, everyone.dtype == np.float32)
-
-    def _keep(self, found: _Found) -> None:
         self._forget("density_", "distances_")
-        fit = found.fit
+        self.present_ = _present(weight)
         self.embedding_, self.model_ = fit.Z, fit.model
         self.spectrum_, self.constant_ = fit.spectrum, fit.constant
-        self.n_iter_, self.converged_ = found.n_iter, found.converged
-        if found.density is not None:
-            self.density_ = found.density
-        if found.distances is not None:
-            self.distances_ = found.distances
+        self.n_iter_, self.converged_ = 1, True
+        self.__dict__.update(more)
+        if self.present_ is not None:
+            self.embedding_ = self._of_everyone(everyone)
+        self._warn(fit)
+        return as_fitted(self.embedding_, everyone.dtype == np.float32)
 
     def _of_everyone(self, source: Source) -> Array:
         """Coordinates of all given points, also those without weight or observed value.
@@ -315,7 +268,11 @@ class ClassicalMDS(Transformer):
 
     @property
     def _from_rows(self) -> bool:
-        return _is_euclidean(self.metric, self.metric_params)
+        """Whether distances are the plain Euclidean ones, by whichever name."""
+        if self.metric == "minkowski":
+            given = self.metric_params or {}
+            return set(given) <= {"p"} and given.get("p", 2) == 2
+        return self.metric in ("euclidean", "l2")
 
     def _checked(self, everyone: Source) -> Source:
         """The rows of positive weight that have an observed value, checked."""
@@ -335,13 +292,10 @@ class ClassicalMDS(Transformer):
             raise ValueError(
                 f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
             )
-        if source.has_missing:
-            return self._fit_missing(source)
-        fit, density = fit_rows(source, self._dimensions(source.observed().rows))
-        return _Found(fit, density=density)
-
-    def _fit_missing(self, source: Source) -> _Found:
         asked = self._dimensions(source.observed().rows)
+        if not source.has_missing:
+            fit, density = mds.fit_rows(source, asked)
+            return fit, {"density_": density}
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
         with progress_of(self) as watch:
@@ -350,43 +304,20 @@ class ClassicalMDS(Transformer):
         if not found.converged:
             warn(not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
         dimensions = asked if isinstance(asked, int) else found.model.q
-        fit = of_components(source, found, dimensions, "ppca")
-        return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
+        more = {"n_iter_": max(found.n_iter, 1), "converged_": found.converged}
+        fit = mds.of_components(source, found, dimensions, "ppca")
+        return fit, {"density_": found.model, **more}
 
     def _fit_metric(self, source: Source, weight: Array) -> _Found:
         n = source.observed().rows
         asked = self._dimensions(n)
-        require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
+        mds.require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
         distances = RowDistances.of(source, self.metric, deepcopy(self.metric_params))
         w = _weights(weight[weight > 0.0])
-        fit = fit_distances(distances.among(), asked, w, self.correction)
-        return _Found(fit, distances=distances)
+        fit = mds.fit_distances(distances.among(), asked, w, self.correction)
+        return fit, {"distances_": distances}
 
-    def _fit_pairs(self, everyone: Source, weight: Array) -> _Found:
-        self._refuse_for_pairs(everyone)
-        n, present = int(np.count_nonzero(weight)), _present(weight)
-        values = everyone.collect()
-        if values.shape[0] == values.shape[1]:  # if not, that is what is wrong
-            require_scaling(n, self.correction)
-        values = _dense(values)
-        if values.shape[0] != values.shape[1]:
-            present = None
-        elif present is not None:
-            values = values[np.ix_(present, present)]
-        labels = Labels(everyone.names, present)
-        w = _weights(weight[weight > 0.0])
-        is_gram = self.metric == "gram"
-        pairs = (gram_matrix if is_gram else distance_matrix)(values, labels)
-        if n < 2 and float(np.sum(weight)) < 2:
-            raise ValueError(
-                f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to "
-                "fit"
-            )
-        if is_gram:
-            return _Found(fit_gram(pairs, self._dimensions(n), w))
-        return _Found(fit_distances(pairs, self._dimensions(n), w, self.correction))
-
-    def _refuse_for_pairs(self, everyone: Source) -> None:
+    def _fit_pairs(self, everyone: Source, weight: Array) -> mds.ScalingFit:
         if self.metric_params:
             raise ValueError(f'metric="{self.metric}" takes no metric_params')
         if self.metric == "gram" and self.correction is not None:
@@ -399,6 +330,27 @@ class ClassicalMDS(Transformer):
                 "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
                 "densify it with X.toarray()"
             )
+        n, present = int(np.count_nonzero(weight)), _present(weight)
+        values = everyone.collect()
+        if values.shape[0] == values.shape[1]:  # if not, that is what is wrong
+            mds.require_scaling(n, self.correction)
+        values = _dense(values)
+        if values.shape[0] != values.shape[1]:
+            present = None
+        elif present is not None:
+            values = values[np.ix_(present, present)]
+        labels = pairs.Labels(everyone.names, present)
+        w = _weights(weight[weight > 0.0])
+        is_gram = self.metric == "gram"
+        known = (pairs.gram_matrix if is_gram else pairs.distance_matrix)(values, labels)
+        if n < 2 and float(np.sum(weight)) < 2:
+            raise ValueError(
+                f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to "
+                "fit"
+            )
+        if is_gram:
+            return mds.fit_gram(known, self._dimensions(n), w)
+        return mds.fit_distances(known, self._dimensions(n), w, self.correction)
 
     def _dimensions(self, n: int) -> Dimensions:
         """n_components as the fit takes it."""
@@ -414,7 +366,7 @@ class ClassicalMDS(Transformer):
             )
         return int(asked)
 
-    def _warn(self, fit: ScalingFit) -> None:
+    def _warn(self, fit: mds.ScalingFit) -> None:
         """Warn of what the coordinates do not show."""
         q, spectrum = fit.Z.shape[1], fit.spectrum
         if spectrum.positive + spectrum.negative <= 0.0:
@@ -495,26 +447,22 @@ class ClassicalMDS(Transformer):
 
     def _coordinates(self, source: Source) -> Array:
         if isinstance(self.model_, AffineMap):
-            return source.map(partial(coordinates, model=self.model_, density=self.density_))
+            return source.map(partial(mds.coordinates, model=self.model_, density=self.density_))
         gower = self.model_
 
         def of(block: Block) -> Array:
-            return np.concatenate([gower.forward(G) for G in self._inner_products(block)])
+            if self.metric == "gram":
+                G = self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)
+                return gower.forward(G)
+            found = map(inner_products, self._distances(block))
+            return np.concatenate([gower.forward(G) for G in found])
 
         return source.map(of)
-
-    def _inner_products(self, block: Block) -> Iterator[Array]:
-        """Inner products of the block's points with the fitted ones, some points at a time."""
-        if self.metric == "gram":
-            yield self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)
-            return
-        for D in self._distances(block):
-            yield inner_products(D)
 
     def _distances(self, block: Block) -> Iterator[Array]:
         """Distances of the block's points to the fitted ones, corrected."""
         if self.metric == "precomputed":
-            D = new_distances(block.values, Labels(start=block.start))
+            D = pairs.new_distances(block.values, pairs.Labels(start=block.start))
             found: Any = [self._of_fitted(D)]
         else:
             found = self.distances_.to(block.values, block.start)
@@ -548,7 +496,7 @@ class ClassicalMDS(Transformer):
             matrix.
         """
         source = self._source(X)
-        return stress(self._far_from(source), self._coordinates(source))
+        return mds.stress(self._far_from(source), self._coordinates(source))
 
     def _far_from(self, source: Source) -> Callable[[slice], Array]:
         """A function from some points to their distances to all."""
@@ -565,7 +513,9 @@ class ClassicalMDS(Transformer):
                 f"stress needs the square matrix that was given to fit, got shape {values.shape}"
             )
         if self.metric == "precomputed":
-            return lambda some: self._correct(new_distances(values[some], Labels(start=some.start)))
+            return lambda some: self._correct(
+                pairs.new_distances(values[some], pairs.Labels(start=some.start))
+            )
         size = values.diagonal().astype(np.float64)
         return lambda some: gram_distances(values[some], size[some], size)
 
@@ -626,7 +576,7 @@ def _weights(weight: Array) -> Array | None:
 def _refuse_missing(source: Source, metric: Metric) -> None:
     if metric in PAIRS:
         what = "distance" if metric == "precomputed" else "inner product"
-        refuse_missing(source.collect(), Labels(source.names), what)
+        pairs.refuse_missing(source.collect(), pairs.Labels(source.names), what)
 
     def first(block: Block) -> NDArray[Any]:
         cells = np.argwhere(np.isnan(block.values))[:1]

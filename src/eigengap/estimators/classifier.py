@@ -10,20 +10,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import (
-    AcceptsMissing,
-    keep_features,
-    keep_parameters,
-    map_rows,
-    source_of_new,
-)
-from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
+from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     DataError,
@@ -37,33 +30,30 @@ from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.prediction import (
-    SEARCH_STEPS,
     ClassRows,
     best,
     classification_errors,
     frequencies,
     has_density,
 )
-from eigengap.selection.rank.asked import LOOSE
 from eigengap.sources import (
     ArraySource,
     Rescaled,
     Rows,
     Source,
-    as_source,
     column,
     in_memory,
     show,
     warn_of_codes,
 )
+from eigengap.wording import listed
 
-METHODS = ["fit", "score_samples"]
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line
-MOST_NAMED = 5  # classes in one warning
+WAYS_OUT = "leave the class out, or merge it with another"
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
 
 
-class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
+class PPCAClassifier(ClassifierMixin, Predictor):
     """A density for each class and Bayes' rule; rows may have missing values.
 
         p(k | x) = pi_k p(x | k) / sum_l pi_l p(x | l),   p(x | k) = N(mu_k, W_k W_k^T + Psi_k)
@@ -89,8 +79,6 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
     estimator : density estimator with `fit` and `score_samples`, default=None
         Used for each class instead, e.g. MixturePPCA. Of the other parameters only priors, scale
         and missing_values apply then.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol, max_iter, n_init, random_state, verbose
         As in PPCA and FactorAnalysis.
 
@@ -117,10 +105,11 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
     array([0, 2])
     """
 
+    _methods = ("fit", "score_samples")
+    _target = "the class of each row"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CONSTRAINTS,
         "priors": ["array-like", None],
-        "estimator": [HasMethods(METHODS), None],
+        "estimator": [HasMethods(list(_methods)), None],
     }
 
     def __init__(
@@ -148,21 +137,11 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         y : array of shape (n_samples,)
             Classes, numbers or strings. Of a row without any observed value the class counts in
             `class_prior_`, and nothing else.
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
         """
-        everything = in_memory(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        )
+        everything = self._table(X, sample_weight)
         labels = self._labels(y, everything)
         source = everything.present()
         source.require_fit(min_rows=2)
@@ -172,9 +151,10 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
         counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
         prior = self._prior(classes, counted)
         code = code[everything.is_present()[weight > 0]]
-        _require_observed(classes, code)
+        for label in classes[np.bincount(code, minlength=len(classes)) == 0]:
+            raise ValueError(f"class {show(label)} has no row with an observed value: {WAYS_OUT}")
         unit = column_scale(source) if self.scale else None
-        scaled = source if unit is None else _in_units(source, unit)
+        scaled = source if unit is None else in_memory(Rescaled(source, unit))
         parts = [
             ClassRows(f"class {show(label)}", scaled.only(np.flatnonzero(code == k)))
             for k, label in enumerate(classes)
@@ -187,18 +167,12 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
         keep_features(self, X, source)
         self.classes_, self.class_prior_ = classes, prior
         self.scale_, self.models_ = unit, models
-        self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
-        if errors is not None:
-            self.cv_errors_ = errors
+        self._keep_errors(errors)
         return self
 
     def _labels(self, y: Any, source: Source) -> NDArray[Any]:
         """The class of every row."""
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None: it holds the class of each row"
-            )
+        self._require_target(y)
         _refuse_missing(y)
         labels = _check_y(y, multi_output=False, y_numeric=False, estimator=self)
         check_classification_targets(labels)
@@ -208,16 +182,16 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
     def _prior(self, classes: NDArray[Any], counted: Array) -> Array:
         if self.priors is None:
             return counted / counted.sum()
+        named = ", ".join(show(label) for label in classes[:10])
         if isinstance(self.priors, Mapping):
             raise ValueError(
                 "priors is a list of probabilities in the order of the sorted class labels, "
-                f"{', '.join(show(label) for label in classes[:10])}; got a mapping"
+                f"{named}; got a mapping"
             )
         prior = np.array(self.priors, dtype=np.float64)  # a copy: it is a fitted attribute
         if prior.shape != classes.shape:
-            listed = ", ".join(show(label) for label in classes[:10])
             raise ValueError(
-                f"priors has shape {prior.shape}, but there are {len(classes)} classes: {listed}"
+                f"priors has shape {prior.shape}, but there are {len(classes)} classes: {named}"
             )
         if not np.all(prior >= 0) or not np.isclose(prior.sum(), 1.0):
             raise ValueError(f"priors must be probabilities that sum to 1, got {prior}")
@@ -230,16 +204,12 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
         settled = (SentinelWarning, UnboundedLikelihoodWarning)
         return (*settled, UnitsWarning) if self.scale else settled
 
-    @property
-    def _adapts(self) -> bool:
-        return self.estimator is None and self.n_components == "auto"
-
     def _require_rows(self, part: ClassRows) -> None:
         observed = part.source.observed()
         if observed.count < 2:
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
-                "a density: leave the class out, or merge it with another"
+                f"a density: {WAYS_OUT}"
             )
         if observed.sum_w <= 1.0:
             raise DataError(
@@ -264,8 +234,28 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
             )
 
     def _fit_classes(self, parts: list[ClassRows], settings: dict[str, Any]) -> list[Any]:
+        """The density of each class; one whose rows lie on a line takes the others' mean noise."""
         models = [self._fit_class(part, settings) for part in parts]
-        self._lend_noise(models, parts, settings)
+        weight = [part.source.observed().sum_w for part in parts]
+        least = FEWEST_FOR_NOISE if self.estimator is None else 0
+        proper = [k for k, model in enumerate(models) if _has_density(model) and weight[k] >= least]
+        rest = sorted(set(range(len(models))) - set(proper))
+        if not rest:
+            return models
+        lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
+        if proper:
+            noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
+            lent = float(np.average(noise, weights=[weight[k] for k in proper]))
+        warn(
+            f"the rows of {listed([parts[k].name for k in rest])} are too few or too much alike "
+            "to determine a noise variance: "
+            + ("the mean of the other classes is used" if proper else "a small one is used"),
+            NoiseFloorWarning,
+        )
+        borrowed = {**settings, "n_components": 1, "noise_variance": lent}
+        for k in rest:
+            with warnings_about(parts[k].name, but=self._settled):
+                models[k] = _fitted(PPCA(**borrowed), parts[k].source)
         return models
 
     def _fit_class(self, part: ClassRows, settings: dict[str, Any]) -> Any:
@@ -275,10 +265,10 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
             most = min(int(observed.sum_w) - 2, observed.rows, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
-            model = self._fitted(part.source, settings)
+            model = _fitted(self._density(scale=False).set_params(**settings), part.source)
             while self._adapts and not _has_density(model) and model.n_components_ > 1:
                 settings["n_components"] = model.n_components_ - 1
-                model = self._fitted(part.source, settings)
+                model = _fitted(self._density(scale=False).set_params(**settings), part.source)
         if not self._adapts and not _has_density(model):
             raise ValueError(
                 f"{part.name} has no density: its {part.source.n_rows} rows lie in a plane of few "
@@ -286,54 +276,15 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
             )
         return model
 
-    def _lend_noise(
-        self, models: list[Any], parts: list[ClassRows], settings: dict[str, Any]
-    ) -> None:
-        """Refit classes whose rows lie on a line: they take the mean noise of the others."""
-        proper = [k for k, model in enumerate(models) if self._determines_noise(model, parts[k])]
-        if len(proper) == len(models):
-            return
-        lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
-        if proper:
-            weight = [parts[k].source.observed().sum_w for k in proper]
-            noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
-            lent = float(np.average(noise, weights=weight))
-        rest = sorted(set(range(len(models))) - set(proper))
-        warn(
-            f"the rows of {_listed([parts[k].name for k in rest])} are too few or too much alike "
-            "to determine a noise variance: "
-            + ("the mean of the other classes is used" if proper else "a small one is used"),
-            NoiseFloorWarning,
-        )
-        for k in rest:
-            borrowed = {**settings, "n_components": 1, "noise_variance": lent}
-            with warnings_about(parts[k].name, but=self._settled):
-                models[k] = _fitted(PPCA(**borrowed), parts[k].source)
-
-    def _determines_noise(self, model: Any, part: ClassRows) -> bool:
-        """Whether a class has a density, and more rows than lie on a line."""
-        few = self.estimator is None and part.source.observed().sum_w < FEWEST_FOR_NOISE
-        return _has_density(model) and not few
-
-    def _fitted(self, source: ArraySource, settings: dict[str, Any]) -> Any:
-        return _fitted(density(self, METHODS, scale=False).set_params(**settings), source)
-
     def _trial_densities(self, parts: list[ClassRows], q: int, rows: Rows) -> Array:
         """ln p(x | k) (m, K) by loose fits of q components, for cross-validation."""
-        loose = {
-            "n_components": q,
-            "tol": max(self.tol, LOOSE),
-            "max_iter": min(self.max_iter, SEARCH_STEPS),
-            "n_init": 1,
-            "verbose": False,
-        }
-        return _densities(self._fit_classes(parts, loose), rows)
+        return _densities(self._fit_classes(parts, self._loose(q)), rows)
 
     # Predicting ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of every row: (n_samples,)."""
-        joint = self._log_joint(X)
+        joint = self._log_joint(X)  # first, for it refuses where there was no fit
         return self.classes_[np.argmax(joint, axis=1)]
 
     def predict_proba(self, X: Any) -> Array:
@@ -399,27 +350,8 @@ def _fitted(estimator: Any, source: ArraySource) -> Any:
     return fit_rows(estimator, source.collect(), source.names, weight=source.weight)
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
-
-
-def _in_units(source: ArraySource, unit: Array) -> ArraySource:
-    return ArraySource(Rescaled(source, unit).collect(), weight=source.weight, names=source.names)
-
-
 def _has_density(estimator: Any) -> bool:
     return has_density(getattr(estimator, "model_", None))
-
-
-def _require_observed(classes: NDArray[Any], code: NDArray[np.intp]) -> None:
-    """Refuse a class of whose rows, by position in `code`, none has an observed value."""
-    bare = np.flatnonzero(np.bincount(code, minlength=len(classes)) == 0)
-    if len(bare):
-        raise ValueError(
-            f"class {show(classes[bare[0]])} has no row with an observed value: leave the class "
-            "out, or merge it with another"
-        )
 
 
 def _refuse_missing(y: Any) -> None:

@@ -6,25 +6,21 @@ from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    as_fitted,
-    keep_parameters,
-)
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared import CONSTRAINTS
+from eigengap.estimators.shared.base import as_fitted, keep_parameters
+from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator, Solved, fit_asked
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
@@ -32,9 +28,8 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
-from eigengap.selection.rank.asked import Solved, fit_asked
 from eigengap.sources import Source, named_columns
-from eigengap.statistics.column_faults import BELOW_NOISE
+from eigengap.statistics.first_look import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments
 
 
@@ -55,9 +50,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
         (docs/numerics.md); on complete data, the largest entry of the gradient.
-    copy : bool, default=True
-        Kept for scikit-learn's signature; the data are never modified.
-    max_iter : int, default=1000
     noise_variance_init : array of shape (n_features,), default=None
         Kept for scikit-learn's signature; the start is spectral.
     svd_method, iterated_power
@@ -72,12 +64,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Whether the rotation is found from standardised loadings with Kaiser's normalisation: rows
         of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
         then those of R's `factanal`.
-    distribution : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that its observed part is multivariate t:
-        outliers lose their weight (`row_weights`) instead of moving the axes.
-    degrees_of_freedom : float, default=None
-        Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
-        With 2 or fewer the density has no variance, which a fit that learns them warns of.
     n_init : int, default=1
         Number of starts where values are missing; the best is kept. A table of up to 4000 observed
         values, which may have several maxima, gets at least 5, and up to 15 columns the other
@@ -87,13 +73,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Whether columns are divided by their standard deviations. Factor analysis is covariant
         under rescaling, so this changes only the units of `noise_variance_`,
         `explained_variance_` and the tolerance, and the units in which a `rotation` is found.
-    missing_values : float or list of float, default=nan
-    random_state : int, RandomState or None, default=0
-    verbose : bool or int, default=False
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -131,17 +110,11 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     _prefix = "FA"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        **NOISE_CONSTRAINTS,
-        "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
-        "copy": ["boolean"],
+        "n_components": [*CONSTRAINTS["n_components"], None],
         "noise_variance_init": ["array-like", None],
         "svd_method": [StrOptions({"randomized", "lapack"})],
         "iterated_power": [Interval(Integral, 0, None, closed="left")],
         "rotation": [StrOptions(set(METHODS)), None],
-        "kaiser": ["boolean"],
-        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(
@@ -186,15 +159,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
             warn(f"the {self.rotation} rotation did not converge", ConvergenceWarning)
 
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
-        """Posterior means of the (rotated) factors: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        cell_sd : table of X's shape, default=None
-            Known standard deviation of each value: a noisy one counts less.
-        """
+        """Posterior means of the (rotated) factors: (n_samples, n_components)."""
         check_is_fitted(self, "model_")
         T = self.rotation_.T
         return self._map(X, lambda *x: self.model_.posterior_mean(*x) @ T, cell_sd)
@@ -229,18 +194,14 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def components_(self) -> Array:
         return self.loadings_.T
 
-    @property
-    def factor_correlation_(self) -> Array:
-        return self.rotation_.phi
+    factor_correlation_ = property(attrgetter("rotation_.phi"))
 
     @property
     def noise_variance_(self) -> Array:
         psi = self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
         return as_fitted(psi, self.is_float32_)
 
-    @property
-    def loglike_(self) -> list[float]:
-        return [float(value) for value in self.trace_.objective]
+    loglike_ = property(lambda self: [float(value) for value in self.trace_.objective])
 
     def _spec(self) -> FitSpec:
         return FitSpec(

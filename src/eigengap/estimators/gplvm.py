@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import nan
-from numbers import Real
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -13,10 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    progress_of,
+    source_of_new,
+)
 from eigengap.estimators.shared.inner import imputing_model
-from eigengap.estimators.shared.progress import progress_of
-from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COUNT,
     Transformer,
@@ -26,56 +32,54 @@ from eigengap.estimators.shared.transformer import (
     whole_table,
 )
 from eigengap.exceptions import NoiseFloorWarning
-from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
-from eigengap.fitting.gp.cell_noise import noise_of_cells
+from eigengap.fitting.gp.back_constraint import BackMap, Kind
 from eigengap.fitting.gp.dual_ppca import fit_linear
-from eigengap.fitting.gp.rows import FittedLatents
+from eigengap.fitting.gp.fit import (
+    best_fit,
+    chosen_method,
+    is_closed,
+    is_linear,
+    noise_of_cells,
+    require_exact,
+)
+from eigengap.fitting.gp.latent_posterior import FittedLatents
 from eigengap.fitting.gp.start import (
     LatentFit,
     ObservedColumns,
     Standard,
-    Start,
-    chosen_points,
     observed_columns,
-    perturbed,
-    principal_start,
     standardise,
-    to_unit_variance,
 )
 from eigengap.fitting.graph.duplicate_rows import Rows, distinct
 from eigengap.linalg import Array
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.gaussian_process import GaussianProcesses
-from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
-from eigengap.runtime.memory import require_memory, require_pairs
+from eigengap.models.gp.kernels import LatentKernel, kernel_of
 from eigengap.runtime.warnings import warn
 from eigengap.sources import Source, column, like, warn_of_codes
+from eigengap.statistics.moments import refuse_out_of_range
 from eigengap.wording import words
 
-EXACT_ROWS = 500  # up to which method="auto" takes all pairs
-EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of missing values
 RELEVANT = 0.01  # of the largest relevance
-COPIES = 10.0  # n x n matrices that an exact fit holds
 LARGEST = 1e100  # standard deviations from the mean, whose squares stay within float64
 
 
-# Attributes that only one of the two methods has, and what the other has in their place.
-_ONLY = {
-    "embedding_sd_": ("bayesian", "posterior(X).std has those of any rows"),
-    "inducing_": ("bayesian", "the exact fit has all rows in their place"),
-    "bound_": ("bayesian", "the exact fit has log_likelihood_"),
-    "log_likelihood_": ("exact", "the Bayesian fit has a lower bound on it, bound_"),
-}
+def _of_one_method(name: str, method: str, way_out: str) -> Any:
+    """An attribute that only one of the two methods has, and what the other has in its place."""
 
+    def found(self: Any) -> Any:
+        only = self.__dict__.get("_only")
+        if only is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: fit has {name}")
+        if name not in only:
+            raise AttributeError(
+                f'{name} is of method="{method}", and this fit was by method="{self.method_}": '
+                f"{way_out}"
+            )
+        return only[name]
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Which rows of a table have an observed value."""
-
-    present: Any  # indices
-    count: int  # of all rows
+    return property(found)
 
 
 class GPLVM(Transformer):
@@ -117,15 +121,9 @@ class GPLVM(Transformer):
         Number of starts; the first is `init`, the others are perturbed, the best is kept.
     tol : float, default=1e-6
         The fit stops where twenty steps together gain less than this, in nats per observed value.
-    max_iter : int, default=1000
-        Most steps of L-BFGS.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     random_state : int, RandomState or None, default=None
         Of inducing points, the perceptron and further starts. None is a seed of 0, so that two
         fits agree.
-    verbose : bool or int, default=False
-        Whether to show progress.
 
     Attributes
     ----------
@@ -181,19 +179,14 @@ class GPLVM(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "kernel": [str, LatentKernel],
         "method": [StrOptions({"auto", "exact", "bayesian"})],
         "n_inducing": [COUNT],
         "init": [StrOptions({"ppca", "isomap"}), "array-like"],
         "back_constraint": [StrOptions({"kernel", "mlp"}), None],
-        "scale": ["boolean"],
         "n_init": [COUNT],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [COUNT],
-        "missing_values": [Real, "array-like"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     _prefix = "GP"
@@ -232,59 +225,59 @@ class GPLVM(Transformer):
     # Fitting -------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find latents of the rows of X and functions from them to its columns.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Find latents of the rows of X and functions from them to its columns."""
         self.fit_transform(X, y)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Fit, and the latents of the rows of X: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
-        kernel = kernel_of(self.kernel)
-        kernel.require_positive(int(self.n_components))
+        """Fit, and `embedding_`, the latents of the rows of X, in float32 where X is."""
+        kernel, q = kernel_of(self.kernel), int(self.n_components)
+        kernel.require_positive(q)
         source = whole_table(X, "GPLVM", missing_values=self.missing_values)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        if self.method == "exact" and not self._maybe_linear(kernel):
-            self._require_pairs(source.observed().rows)
+        if self.method == "exact" and not is_linear(kernel):
+            require_exact(source.observed().rows)
         values = dense_rows(source)
         present = np.flatnonzero(~np.all(np.isnan(values), axis=1))
-        n = len(present)
-        self._require(n)
+        self._require(len(present))
         standard = standardise(values[present], bool(self.scale))
         refuse_out_of_range(source, standard.total, True)
         columns = observed_columns(standard.Y)
-        method = self._method(kernel, columns)
-        imputer = imputing_model(source) if np.isnan(standard.Y).any() else None
-        complete = standard.Y
-        if imputer is not None:
+        if self.method == "bayesian" and not has_expectations(kernel):
+            raise ValueError(
+                f"kernel={self.kernel!r} has no closed form for its expected values over uncertain "
+                'latents, which method="bayesian" needs: take kernel="rbf", "linear" or '
+                '"rbf+linear", or method="exact"'
+            )
+        back = self.back_constraint
+        method = chosen_method(self.method, kernel, columns, back, q, int(self.n_inducing))
+        imputer, complete = None, standard.Y
+        if not columns.is_complete:
+            imputer = imputing_model(source)
             complete = standard.of(np.asarray(imputer.impute(values[present]), dtype=np.float64))
-        rows = _Rows(present, len(values))
-        given = self._given_latents(rows)
-        fit = self._fit_table(method, kernel, standard, columns, complete, given)
+        given = self._given_latents(len(values), present)
+        if method == "exact" and is_closed(kernel, columns, back):
+            fit = fit_linear(columns, q)
+        else:
+            fit = best_fit(
+                columns,
+                complete,
+                distinct(standard.Y),
+                kernel.times(1.0 if self.scale else standard.unit[0] ** -2),
+                lambda: self._isomap(complete) if given is None else given,
+                q=q,
+                n_inducing=None if method == "exact" else int(self.n_inducing),
+                back=back,
+                n_init=int(self.n_init),
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                seed=self._seed(),
+                progress=partial(progress_of, self),
+            )
         keep_features(self, X, source)  # only now: a fit may fail
-        self._keep(fit, method, standard, columns, rows)
+        self._keep(fit, method, standard, columns, present, len(values))
         self._filler = imputer
         self._warn(fit, standard)
         return as_fitted(self.embedding_, source.dtype == np.float32)
@@ -302,114 +295,27 @@ class GPLVM(Transformer):
                 f"with an observed value, {n} (n_samples={n})"
             )
 
-    @staticmethod
-    def _require_pairs(n: int, patterns: int = 1) -> None:
-        require_pairs(
-            n, "an exact GPLVM", 'use method="bayesian", whose cost grows with the number of rows',
-            copies=COPIES + patterns,
-        )  # fmt: skip
-
-    def _maybe_linear(self, kernel: LatentKernel) -> bool:
-        return all(isinstance(part, Linear) for part in kernel.parts)
-
-    def _method(self, kernel: LatentKernel, columns: ObservedColumns) -> str:
-        n, patterns = columns.n_rows, len(columns.groups)
-        smooth = has_expectations(kernel)
-        if self.method == "bayesian" and not smooth:
-            raise ValueError(
-                f"kernel={self.kernel!r} has no closed form for its expected values over uncertain "
-                'latents, which method="bayesian" needs: take kernel="rbf", "linear" or '
-                '"rbf+linear", or method="exact"'
-            )
-        if self.method != "auto":
-            method = self.method
-        elif not smooth or _is_linear(kernel, columns, self.back_constraint):
-            method = "exact"
-        else:
-            small = n <= EXACT_ROWS and patterns * float(n) ** 3 <= EXACT_WORK
-            method = "exact" if small else "bayesian"
-        if method == "exact" and not _is_linear(kernel, columns, self.back_constraint):
-            self._require_pairs(n, patterns)
-        elif method == "bayesian":
-            M, q = min(int(self.n_inducing), n), int(self.n_components)
-            require_memory(
-                8.0 * (4.0 * n * (columns.table.shape[1] + M + 6 * q) + 4.0 * patterns * M * M),
-                f"a Bayesian GPLVM of {n} rows with {M} inducing points",
-                "take fewer inducing points, or fewer rows",
-            )
-        return method
-
-    def _fit_table(
-        self,
-        method: str,
-        kernel: LatentKernel,
-        standard: Standard,
-        columns: ObservedColumns,
-        complete: Array,
-        given: Array | None,
-    ) -> LatentFit:
-        if method == "exact" and _is_linear(kernel, columns, self.back_constraint):
-            return fit_linear(columns, int(self.n_components))
-        kernel = kernel.times(1.0 if self.scale else standard.unit[0] ** -2)
-        import eigengap.fitting.autodiff.engine  # noqa: F401  # JAX, or how to install it
-        from eigengap.fitting.autodiff.bayesian_gplvm import fit_bayesian
-        from eigengap.fitting.autodiff.gplvm import fit_exact
-
-        rng = np.random.default_rng(self._seed())
-        Z, shares = self._first_latents(complete, given, rng)
-        of_row = distinct(standard.Y)
-        best: LatentFit | None = None
-        for k in range(int(self.n_init)):
-            at = Z if k == 0 else perturbed(Z, rng)
-            back = None
-            if self.back_constraint is not None:
-                back = back_constraint(self.back_constraint, complete, at, rng)
-            start = Start(at, shares, kernel, of_row, back=back)
-            with progress_of(self) as watch:
-                how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
-                if method == "exact":
-                    fit = fit_exact(columns, start, **how)
-                else:
-                    fit = fit_bayesian(columns, start, self._points(kernel, at, rng), **how)
-            if best is None or fit.objective > best.objective:
-                best = fit
-        assert best is not None
-        return best
-
-    def _points(self, kernel: LatentKernel, Z: Array, rng: np.random.Generator) -> Array:
-        """Inducing points (M, q)."""
-        if self._maybe_linear(kernel):
-            return np.eye(int(self.n_components))  # functions w'z are known from these
-        return chosen_points(Z, int(self.n_inducing), rng)
-
-    def _given_latents(self, rows: _Rows) -> Array | None:
-        """(n, q) of the rows with an observed value, where init is an array."""
+    def _given_latents(self, n: int, present: Rows) -> Array | None:
+        """(n, q) of the rows that are present, where init is an array."""
         if isinstance(self.init, str):
             return None
-        q = int(self.n_components)
-        given = np.asarray(self.init, dtype=np.float64)
-        if given.shape != (rows.count, q):
+        given, shape = np.asarray(self.init, dtype=np.float64), (n, int(self.n_components))
+        if given.shape != shape:
             raise ValueError(
-                f"init has shape {given.shape}, and latents of all rows are wanted: "
-                f"{(rows.count, q)}"
+                f"init has shape {given.shape}, and latents of all rows are wanted: {shape}"
             )
         if not np.all(np.isfinite(given)):
             row, k = np.argwhere(~np.isfinite(given))[0]
             raise ValueError(f"init holds {given[row, k]} at row {row}, column {k}")
-        return given[rows.present]
+        return given[present]
 
-    def _first_latents(
-        self, complete: Array, given: Array | None, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """(n, q) of unit variance, and the share of the variance along each (q,)."""
-        q = int(self.n_components)
-        if given is not None:
-            return to_unit_variance(given, rng)
-        if self.init == "isomap":
-            from eigengap.estimators.isomap import Isomap
+    def _isomap(self, complete: Array) -> Array | None:
+        """(n, q) latents by Isomap where `init` asks for it."""
+        if self.init != "isomap":
+            return None
+        from eigengap.estimators.isomap import Isomap
 
-            return to_unit_variance(np.asarray(Isomap(n_components=q).fit_transform(complete)), rng)
-        return principal_start(complete, q, rng)
+        return np.asarray(Isomap(n_components=int(self.n_components)).fit_transform(complete))
 
     def _keep(
         self,
@@ -417,7 +323,8 @@ class GPLVM(Transformer):
         method: str,
         standard: Standard,
         columns: ObservedColumns,
-        rows: _Rows,
+        present: Rows,
+        n: int,
     ) -> None:
         q = fit.Z.shape[1]
         order, self.relevance_ = fit.by_relevance()
@@ -429,20 +336,20 @@ class GPLVM(Transformer):
             noise = noise_of_cells(self.model_, fit.Z[:, order], columns.observed)
         self._predictive = replace(self.model_, noise_variance=noise)
         # A row without any observed value is where the prior has it.
-        self.embedding_ = np.zeros((rows.count, q))
-        self.embedding_[rows.present] = fit.Z[:, order]
+        self.embedding_ = np.zeros((n, q))
+        self.embedding_[present] = fit.Z[:, order]
         objective = fit.objective - float(np.sum(columns.observed, axis=0) @ np.log(standard.unit))
         self._only = {"log_likelihood_" if method == "exact" else "bound_": objective}
         if fit.s is not None:
-            sd = np.ones((rows.count, q))
-            sd[rows.present] = np.sqrt(fit.s[:, order])
+            sd = np.ones((n, q))
+            sd[present] = np.sqrt(fit.s[:, order])
             self._only.update(embedding_sd_=sd, inducing_=self.model_.support)
         self.trace_, self.n_iter_ = fit.trace, max(len(fit.trace), 1)
         self.converged_ = fit.converged
         self._back = fit.back
         self._order = order
         self._standard = standard
-        self._present = rows.present
+        self._present = present
 
     def _warn(self, fit: LatentFit, standard: Standard) -> None:
         if standard.total <= 0.0:
@@ -475,10 +382,6 @@ class GPLVM(Transformer):
         ----------
         X : table of shape (n_samples, n_features)
             NaN marks a missing value; a row without any observed value is at 0, the prior mean.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
         """
         source, Y = self._new_rows(X)
         Z = self._mapped(source, Y)
@@ -495,11 +398,6 @@ class GPLVM(Transformer):
         other rows are what it is placed by. With a back constraint the mean is its function of
         the row, and the covariance is about that.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         Posterior
@@ -513,24 +411,13 @@ class GPLVM(Transformer):
 
         By importance sampling, with the functions as the fit left them. A row of an exact fit is
         judged by the other rows. Missing values are left out.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         """
         _, Y = self._new_rows(X)
         density = self._fitted.posterior(Y).log_density
         return np.asarray(density - (~np.isnan(Y)) @ np.log(self.model_.unit))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows that have an observed value; 0 where none has.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-        """
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has."""
         scores = self.score_samples(X)
         observed = ~np.isnan(self._new_rows(X)[1]).all(axis=1)
         return float(np.mean(scores[observed])) if observed.any() else 0.0
@@ -607,13 +494,6 @@ class GPLVM(Transformer):
 
         Over all the places in latent space where the row may be.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
-
         Returns
         -------
         imputed : table of X's type
@@ -658,36 +538,11 @@ class GPLVM(Transformer):
 
     mean_ = property(attrgetter("model_.mean"))
 
-    @property
-    def embedding_sd_(self) -> Array:
-        return self._of_one_method("embedding_sd_")
-
-    @property
-    def inducing_(self) -> Array:
-        return self._of_one_method("inducing_")
-
-    @property
-    def bound_(self) -> float:
-        return self._of_one_method("bound_")
-
-    @property
-    def log_likelihood_(self) -> float:
-        return self._of_one_method("log_likelihood_")
-
-    def _of_one_method(self, name: str) -> Any:
-        only = self.__dict__.get("_only")
-        if only is None:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: fit has {name}")
-        if name not in only:
-            method, way_out = _ONLY[name]
-            raise AttributeError(
-                f'{name} is of method="{method}", and this fit was by method="{self.method_}": '
-                f"{way_out}"
-            )
-        return only[name]
-
-
-def _is_linear(kernel: LatentKernel, columns: ObservedColumns, back: str | None) -> bool:
-    """Whether there is a closed form."""
-    alone = all(isinstance(part, Linear) for part in kernel.parts)
-    return alone and columns.is_complete and back is None
+    embedding_sd_ = _of_one_method(
+        "embedding_sd_", "bayesian", "posterior(X).std has those of any rows"
+    )
+    inducing_ = _of_one_method("inducing_", "bayesian", "the exact fit has all rows in their place")
+    bound_ = _of_one_method("bound_", "bayesian", "the exact fit has log_likelihood_")
+    log_likelihood_ = _of_one_method(
+        "log_likelihood_", "exact", "the Bayesian fit has a lower bound on it, bound_"
+    )

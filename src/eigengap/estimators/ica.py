@@ -17,10 +17,10 @@ from eigengap.estimators.shared.base import (
     as_fitted,
     keep_features,
     keep_parameters,
+    progress_of,
     source_of_new,
 )
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     Options,
@@ -228,7 +228,16 @@ class ICA(Transformer):
         whitening = self._whitening(source)
         start = self._start(whitening.q)
         scores, whitening = white_scores(source, whitening)
-        found = self._rotation(scores, whitening, fun, start)
+        with progress_of(self) as watch:
+            options = ICAOptions(
+                fun=fun,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                start=start,
+                on_samples=self.w_init is None,
+                watch=watch,
+            )
+            found = fit_rotation(scores, whitening.q, noise=whitening.noise, options=options)
         keep_features(self, X, source)  # only now: a fit may fail
         self.is_float32_ = source.dtype == np.float32
         self._keep(whitening, found, sum_w)
@@ -310,7 +319,9 @@ class ICA(Transformer):
         precision = float(np.finfo(source.dtype).eps)
         if self.noise is not None:
             return ppca_whitening(fit, precision)
-        q = self._wanted(source, asked, fit)
+        d, q = source.n_features, fit.model.q
+        if source.has_missing and (asked is None or asked == d) and q == d - 1:
+            q = d  # missing values limit the density to d - 1 components, and not the whitening
         whitening = pca_whitening(fit, q, precision)
         if fit.at_floor and whitening.q < q and not isinstance(asked, Integral):
             warn(
@@ -372,12 +383,6 @@ class ICA(Transformer):
             )
         return fit
 
-    def _wanted(self, source: Source, asked: Any, fit: GaussianFit) -> int:
-        """Components of the whitening: all d where missing values limit the density to d - 1."""
-        d = source.n_features
-        all_of_them = asked is None or asked == d
-        return d if source.has_missing and all_of_them and fit.model.q == d - 1 else fit.model.q
-
     def _start(self, q: int) -> Array | None:
         if self.w_init is not None:
             start = np.asarray(self.w_init, dtype=np.float64)
@@ -391,20 +396,6 @@ class ICA(Transformer):
         return np.asarray(check_random_state(self.random_state).normal(size=(q, q)))
 
     # The fit ---------------------------------------------------------------------------------
-
-    def _rotation(
-        self, scores: Source, whitening: Whitening, fun: Nonlinearity, start: Array | None
-    ) -> RotationFit:
-        with progress_of(self) as watch:
-            options = ICAOptions(
-                fun=fun,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                start=start,
-                on_samples=self.w_init is None,
-                watch=watch,
-            )
-            return fit_rotation(scores, whitening.q, noise=whitening.noise, options=options)
 
     def _keep(self, whitening: Whitening, found: RotationFit, sum_w: float) -> None:
         unmixing = in_order(found.R, whitening.map.B, found.kappa)

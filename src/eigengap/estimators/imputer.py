@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from math import nan
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
-    NOT_NEGATIVE,
     AcceptsMissing,
     keep_features,
     keep_parameters,
@@ -40,7 +38,6 @@ from eigengap.estimators.shared.sklearn_compat import (
 )
 from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
 from eigengap.selection.imputation import (
@@ -64,7 +61,7 @@ from eigengap.sources import (
     whole_columns,
     with_new_columns,
 )
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 PIECE_CELLS = 1 << 17  # of imputed values that are rounded and clipped together
 CARE = 4  # times as many values are held out where the search is to be thorough
@@ -100,8 +97,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         from a truth within the bounds; random draws are reflected, which does not pile them up.
     add_indicator : bool, default=False
         Whether `transform` appends a 0/1 column for each column that had missing values in `fit`.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-2
         Tolerance of the models made here; given estimators keep their own.
     max_iter : int, default=10
@@ -154,12 +149,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         "scale": ["boolean", StrOptions({"auto"})],
         "integers": [StrOptions({"keep"}), "array-like", None],
         "bounds": [StrOptions({"data"}), tuple, list, Mapping, None],
-        "add_indicator": ["boolean"],
-        "missing_values": [Real, "array-like"],
-        "tol": NOT_NEGATIVE,
-        "max_iter": AT_LEAST_ONE,
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -183,20 +172,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose the model and fit it to the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
-        """
+        """Choose the model and fit it to the observed values of X."""
         source = whole_table(
             X, "LowRankImputer", sample_weight=sample_weight, missing_values=self.missing_values
         )
@@ -283,12 +259,9 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def _whole(self, X: Any, source: Source, values: Array) -> NDArray[np.bool_]:
         """(d,) columns to be imputed by whole numbers."""
         d = source.n_features
-        if self.integers is None:
-            return np.zeros(d, dtype=bool)
         if not isinstance(self.integers, str):
-            whole = np.zeros(d, dtype=bool)
-            whole[resolve_columns(self.integers, source.names, d)] = True
-            return whole
+            named = [] if self.integers is None else self.integers
+            return np.isin(np.arange(d), resolve_columns(named, source.names, d))
         whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
         by_type = whole_columns(X)
         return whole if by_type is None else whole | by_type
@@ -305,8 +278,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 low[j], high[j] = _pair(pair, f"bounds of column {column!r}")
         elif self.bounds is not None:
             low[:], high[:] = _pair(self.bounds, "bounds")
-        keep = isinstance(self.integers, str)
-        if keep and (truth := boolean_columns(X)) is not None:
+        if isinstance(self.integers, str) and (truth := boolean_columns(X)) is not None:
             low[truth], high[truth] = np.maximum(low[truth], 0), np.minimum(high[truth], 1)
         return np.stack([low, high])
 
@@ -329,13 +301,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """X with its missing values imputed, in X's own type, and their standard deviations.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
 
         Returns
         -------
@@ -361,7 +326,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         level : float in (0, 1), default=0.95
             Probability with which the truth lies inside.
 
@@ -379,14 +343,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
         """Draw the missing values m times: tables to analyse one by one and to `eigengap.pool`.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        m : int
-            Number of tables.
-        random_state : int, RandomState or None
 
         Yields
         ------
@@ -443,13 +399,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         flags = [f"missingindicator_{names[j]}" for j in self.indicator_features_]
         return np.concatenate([names, np.array(flags, dtype=object)])
 
-    @property
-    def n_components_(self) -> Any:
-        return getattr(self.estimator_, "n_components_", None)
-
-    @property
-    def n_iter_(self) -> int:
-        return int(getattr(self.estimator_, "n_iter_", 1))
+    n_components_ = property(lambda self: getattr(self.estimator_, "n_components_", None))
+    n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))
 
 
 def _dense(source: Source) -> Array:

@@ -15,32 +15,11 @@ from eigengap.estimators.shared.base import as_fitted, keep_parameters
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
+from eigengap.fitting.graph import isomap, stored
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
-from eigengap.fitting.graph.geodesics import (
-    Method,
-    geodesics,
-    paths_to,
-    require_geodesics,
-    require_lengths,
-    require_paths,
-    spread_out,
-)
-from eigengap.fitting.graph.isomap import (
-    IsomapFit,
-    fit_on_landmarks,
-    fit_pairs,
-    residual_variances,
-)
 from eigengap.fitting.graph.neighbours import scikit_learn_search
 from eigengap.fitting.graph.pairs import refuse_range
-from eigengap.fitting.graph.stored import (
-    is_sparse,
-    row_of_entries,
-    square_distances,
-    stored_distances,
-    with_entries,
-)
 from eigengap.linalg import Array
 from eigengap.models.maps.geodesic import GeodesicMap
 from eigengap.models.maps.graph import Graph
@@ -177,7 +156,7 @@ class Isomap(GraphEstimator):
         eigen_solver: str = "auto",
         tol: float = 0,
         max_iter: int | None = None,
-        path_method: Method = "auto",
+        path_method: isomap.Method = "auto",
         neighbors_algorithm: str = "auto",
         n_jobs: int | None = None,
         metric: Metric = "minkowski",
@@ -199,13 +178,17 @@ class Isomap(GraphEstimator):
                 f"n_components={q} must be at most {n}, the number of rows (n_samples={n})"
             )
         m = self._n_landmarks(n, q)
-        if m is None:
-            require_geodesics(n)
-        else:
-            require_paths(n, m)
+        isomap.require_geodesics(n, m)
         graph = self._connected(self._neighbour_graph(rows))
-        require_lengths(graph)
-        fit = self._fit_graph(graph, q, m)
+        fit = isomap.fit_isomap(
+            graph,
+            q,
+            m,
+            method=self.path_method,
+            dense=self.eigen_solver == "dense",
+            n_jobs=self.n_jobs,
+            seed=self._seed(),
+        )
         self.graph_, self.model_, self.landmarks_ = graph, fit.map, fit.landmarks
         self.eigenvalues_, self._error, self._passes = fit.lam, fit.error, fit.passes
         if fit.dimensions == 0:
@@ -217,18 +200,6 @@ class Isomap(GraphEstimator):
                 UserWarning,
             )
         return fit.Z.copy()  # the map keeps its own
-
-    def _fit_graph(self, graph: Graph, q: int, m: int | None) -> IsomapFit:
-        if m is None:
-            D = geodesics(graph, self.path_method, self.n_jobs)
-            return fit_pairs(D, q, self.eigen_solver == "dense", self.n_jobs)
-        chosen = spread_out(graph, m, np.random.default_rng(self._seed()))
-        if len(chosen) <= q:
-            raise ValueError(
-                f"only {len(chosen)} rows differ, too few landmarks for n_components={q}: take "
-                "landmarks=None"
-            )
-        return fit_on_landmarks(paths_to(graph, chosen, self.n_jobs), chosen, q)
 
     def _n_landmarks(self, n: int, q: int) -> int | None:
         """How many, None where all pairs are taken."""
@@ -247,7 +218,7 @@ class Isomap(GraphEstimator):
     def _pairs(self, source: Source) -> Any:
         if not source.is_sparse:
             return super()._pairs(source)
-        X = stored_distances(square_distances(source.collect()))
+        X = stored.stored_distances(stored.square_distances(source.collect()))
         refuse_range(float(np.max(X.data, initial=0.0)))
         return X
 
@@ -255,16 +226,26 @@ class Isomap(GraphEstimator):
 
     def _new_rows(self, source: Source) -> Any:
         if self._is_pairwise and source.is_sparse:
-            return stored_distances(source.collect())
+            return stored.stored_distances(source.collect())
         return super()._new_rows(source)
 
     def _of_new(self, rows: Any) -> Array:
         nearest = self._neighbours.of_new(rows)
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
         if len(alone):
-            nearest = self._joined(nearest, rows, alone)
+            many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
+            many += f"{self.radius:g} (row {int(alone[0])} first)"
+            if stored.is_sparse(rows):
+                raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
+            if self.disconnected == "error":
+                raise DisconnectedError(
+                    f'{many}; disconnected="bridge" joins them to their nearest'
+                )
+            warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
+            found = self._neighbours.nearest_of_new(rows[alone])
+            nearest = stored.with_entries(nearest, alone, *found)
         if not np.all(np.isfinite(nearest.data)):
-            row = int(row_of_entries(nearest)[np.argmax(~np.isfinite(nearest.data))])
+            row = int(stored.row_of_entries(nearest)[np.argmax(~np.isfinite(nearest.data))])
             raise ValueError(f"row {row} has no finite distance to some of its neighbours")
         with np.errstate(over="ignore", invalid="ignore"):  # an error below
             Z = self.model_.forward(nearest)
@@ -277,17 +258,6 @@ class Isomap(GraphEstimator):
             fitted = found_among(row_hashes(rows), row_hashes(self._neighbours.rows))
             Z[fitted >= 0] = self.model_.Z[fitted[fitted >= 0]]
         return Z
-
-    def _joined(self, nearest: Any, rows: Any, alone: NDArray[Any]) -> Any:
-        """(c, n) with the nearest fitted row for new rows that have none within the radius."""
-        many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
-        many += f"{self.radius:g} (row {int(alone[0])} first)"
-        if is_sparse(rows):
-            raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
-        if self.disconnected == "error":
-            raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
-        warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
-        return with_entries(nearest, alone, *self._neighbours.nearest_of_new(rows[alone]))
 
     # How good it is ------------------------------------------------------------------------
 
@@ -316,13 +286,13 @@ class Isomap(GraphEstimator):
         if not 1 <= max_components <= most:
             raise ValueError(f"max_components={max_components} must be between 1 and {most}")
         if self.landmarks_ is None:
-            fit = fit_pairs(self.model_.paths, max_components, n_jobs=self.n_jobs)
+            fit = isomap.fit_pairs(self.model_.paths, max_components, n_jobs=self.n_jobs)
         else:
-            fit = fit_on_landmarks(self.model_.paths, self.landmarks_, max_components)
+            fit = isomap.fit_on_landmarks(self.model_.paths, self.landmarks_, max_components)
         return self._residual_variances(fit.Z)
 
     def _residual_variances(self, Z: Array) -> Array:
-        return residual_variances(self.model_.paths, self.landmarks_, Z)
+        return isomap.residual_variances(self.model_.paths, self.landmarks_, Z)
 
     def reconstruction_error(self) -> float:
         """Frobenius norm of the centred inner products less those of the embedding, over n_samples.

@@ -29,33 +29,17 @@ from eigengap.estimators.shared.transformer import (
     whole_table,
 )
 from eigengap.exceptions import KernelWarning
-from eigengap.fitting.eigen.range import refuse_out_of_range
+from eigengap.fitting.kernel import preimage as preimages
 from eigengap.fitting.kernel.bandwidth import held_out_gamma, median_gamma, some_rows
 from eigengap.fitting.kernel.fit import (
     Convention,
     KernelFit,
     Scaling,
-    Wanted,
-    fit_kernel_pca,
     neighbours,
     require_kernel_matrix,
     require_no_missing,
 )
-from eigengap.fitting.kernel.landmarks import (
-    Choice,
-    choose_landmarks,
-    fit_in_feature_space,
-    fit_on_landmarks,
-    with_eigenvectors,
-)
-from eigengap.fitting.kernel.preimage import (
-    RidgePreimage,
-    complete_map,
-    fit_ridge,
-    fit_ridge_on_landmarks,
-    fixed_points,
-    has_fixed_point,
-)
+from eigengap.fitting.kernel.landmarks import Choice, fit_rows
 from eigengap.linalg import Array
 from eigengap.models import kernels
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -66,10 +50,10 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.moments import refuse_out_of_range
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}
 WIDTHS = ("rbf", "laplacian")  # kernels of a distance, which have b, c and a bandwidth
-MOST_FEATURES = 2000  # columns up to which kernels with explicit features go by their scatter
 EXACT_ROWS = 10_000  # up to which landmarks="auto" takes all pairs
 AUTO_LANDMARKS = 1000
 AUTO_COMPONENTS = 50  # most that n_components="auto" takes
@@ -302,17 +286,24 @@ callable or Kernel, default="linear"
             source.require_fit(min_rows=2)
             warn_of_codes(source)
         self._forget("gamma_curve_", "_ridge")
-        gap_model = self._model_of_missing(source) if source.has_missing else None
-        kernel = self._kernel(source, gap_model)
-        fit = self._solve(source, kernel, gap_model)
+        density = None
+        if source.has_missing:
+            if not (self.kernel in ("rbf", "linear") or _has_expectation(self.kernel)):
+                raise ValueError(_no_missing(self.kernel, source))
+            density = imputing_model(source).model_
+        kernel = self._kernel(source, density)
+        fit = self._solve(source, kernel)
         if self.kernel == "linear":
             refuse_out_of_range(source, fit.total, bool(self.center))
         if self.n_components == "auto":
-            fit = fit.truncated(_before_eigengap(fit, source))
+            sum_w, most = source.observed().sum_w, max(len(fit.lam), 1)
+            spectrum = Spectrum(fit.lam, fit.total, sum_w, most, complete=False)
+            before = 1 if fit.rank < 2 else largest_eigengap(spectrum, AUTO_COMPONENTS)[0]
+            fit = fit.truncated(before)
         if self.remove_zero_eig:
             fit = fit.truncated(fit.rank)
         keep_features(self, X, source)  # only now: a fit may fail
-        self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
+        self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, density
         self.is_float32_ = source.dtype == np.float32
         self._forget("X_fit_")
         if fit.V is not None:
@@ -355,7 +346,7 @@ callable or Kernel, default="linear"
 
     # The kernel ----------------------------------------------------------------------------
 
-    def _kernel(self, source: Source, gap_model: LinearGaussian | None) -> Kernel:
+    def _kernel(self, source: Source, density: LinearGaussian | None) -> Kernel:
         if isinstance(self.kernel, Kernel):
             self.gamma_ = getattr(self.kernel, "gamma", None)
             kernel = self.kernel
@@ -363,19 +354,19 @@ callable or Kernel, default="linear"
             self.gamma_ = None
             kernel = kernels.Function(self.kernel, self.kernel_params or {})
         else:
-            self.gamma_ = self._gamma(source, gap_model)
+            self.gamma_ = self._gamma(source, density)
             kernel = kernels.named(
                 self.kernel, self.gamma_, float(self.degree), float(self.coef0), float(self.b)
             )
-        if gap_model is None:
+        if density is None:
             return kernel
         if isinstance(kernel, kernels.Linear):
-            kernel = kernels.Linear(gap_model.mu) if self.center else kernel
+            kernel = kernels.Linear(density.mu) if self.center else kernel
         elif not isinstance(kernel, kernels.RBF):
             raise ValueError(_no_missing(self.kernel, source))
-        return ExpectedKernel(kernel, gap_model)
+        return ExpectedKernel(kernel, density)
 
-    def _gamma(self, source: Source, gap_model: LinearGaussian | None) -> float:
+    def _gamma(self, source: Source, density: LinearGaussian | None) -> float:
         if self.c is not None:
             return 1.0 / float(self.c)
         if self.gamma is None:
@@ -384,8 +375,8 @@ callable or Kernel, default="linear"
             return float(self.gamma)
         rng = self._generator()
         rows, w = some_rows(source, rng)
-        if gap_model is not None:
-            rows = gap_model.conditional_mean(rows)
+        if density is not None:
+            rows = density.conditional_mean(rows)
         if self.gamma != "cv":
             return median_gamma(rows, w, "sqeuclidean" if self.kernel == "rbf" else "cityblock")
         q = self.n_components
@@ -406,62 +397,33 @@ callable or Kernel, default="linear"
             )
         return gamma
 
-    def _model_of_missing(self, source: Source) -> LinearGaussian:
-        if not (self.kernel in ("rbf", "linear") or _has_expectation(self.kernel)):
-            raise ValueError(_no_missing(self.kernel, source))
-        return imputing_model(source).model_
-
     # The axes ------------------------------------------------------------------------------
 
-    def _solve(self, source: Source, kernel: Kernel, gap_model: LinearGaussian | None) -> KernelFit:
-        """By explicit features, on landmarks, or from all pairs."""
-        wanted, n_jobs = self._wanted(), self.n_jobs
-        convention = Convention(bool(self.center), self.scaling)
-        d, n = source.n_features, source.observed().rows
-        landmarks = self._number_of_landmarks(n)
-        if kernel.features(d) is not None and d <= min(n, MOST_FEATURES):
-            found = fit_in_feature_space(
-                source, kernel, wanted, convention=convention, n_jobs=n_jobs
-            )
-            return with_eigenvectors(found, source, n_jobs)
-        if landmarks is not None and landmarks < n:
-            chosen = choose_landmarks(
-                source,
-                kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel,
-                landmarks,
-                self.landmark_method,
-                self._generator(),
-                None if gap_model is None else gap_model.conditional_mean,
-            )
-            return fit_on_landmarks(
-                source, kernel, chosen, wanted, convention=convention, n_jobs=n_jobs
-            )
-        rows = self._own(source)
-        return fit_kernel_pca(
-            kernels.about_mean(kernel, rows) if self.center else kernel,
-            rows.astype(np.float64, copy=False),
+    def _solve(self, source: Source, kernel: Kernel) -> KernelFit:
+        wanted: Any = self.n_components
+        if wanted == "auto":
+            wanted = AUTO_COMPONENTS + 1
+        elif wanted is not None:
+            wanted = int(wanted) if isinstance(wanted, Integral) else float(wanted)
+        landmarks: Any = self.landmarks
+        if landmarks == "auto":
+            landmarks = AUTO_LANDMARKS if source.observed().rows > EXACT_ROWS else None
+        return fit_rows(
+            source,
+            kernel,
             wanted,
-            w=source.weight,
-            convention=convention,
+            convention=Convention(bool(self.center), self.scaling),
+            landmarks=None if landmarks is None else int(landmarks),
+            how=self.landmark_method,
+            rng=self._generator,
+            own=self._own,
             solver="dense" if self.eigen_solver == "dense" else "auto",
-            n_jobs=n_jobs,
+            n_jobs=self.n_jobs,
         )
 
     def _own(self, source: Source) -> Any:
         rows = source.collect()
         return rows.copy() if self.copy_X else rows
-
-    def _wanted(self) -> Wanted:
-        if self.n_components == "auto":
-            return AUTO_COMPONENTS + 1
-        if isinstance(self.n_components, Integral):
-            return int(self.n_components)
-        return None if self.n_components is None else float(self.n_components)
-
-    def _number_of_landmarks(self, n: int) -> int | None:
-        if self.landmarks == "auto":
-            return AUTO_LANDMARKS if n > EXACT_ROWS else None
-        return None if self.landmarks is None else int(self.landmarks)
 
     def _warn(self, fit: KernelFit) -> None:
         if fit.rank == 0 and fit.lowest >= 0.0:
@@ -510,19 +472,12 @@ callable or Kernel, default="linear"
         check_features(self, X, source)
         if source.has_missing and not (self._gap_model or _has_expectation(self.model_.kernel)):
             raise ValueError(_no_missing(self.kernel, source))
-        at = self._map_of_expectations() if source.has_missing else self.model_
+        at, kernel = self.model_, self.model_.kernel
+        if source.has_missing and isinstance(kernel, kernels.Linear | kernels.RBF):
+            rows = self.X_fit_ if self._fit_.V is not None else at.landmarks
+            at = replace(at, kernel=ExpectedKernel(kernel, imputing_model(rows, self).model_))
         scores = source.map(lambda block: at.forward(block.values, self.n_jobs))
         return as_fitted(scores, source.dtype == np.float32)
-
-    def _map_of_expectations(self) -> LandmarkMap:
-        """The map with expected kernels, for rows with missing values."""
-        kernel = self.model_.kernel
-        if isinstance(kernel, ExpectedKernel):
-            return self.model_
-        assert isinstance(kernel, kernels.Linear | kernels.RBF)  # others were refused
-        rows = self.X_fit_ if self._fit_.V is not None else self.model_.landmarks
-        model = imputing_model(rows, self).model_
-        return replace(self.model_, kernel=ExpectedKernel(kernel, model))
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows of data whose image in feature space is near the scores X: (n, n_features).
@@ -540,34 +495,32 @@ callable or Kernel, default="linear"
         Z = as_latents(X, self.n_components_, "components", allow_nan=False)
         if self._regresses():
             return decoded(Z, lambda Z: self._ridge.backward(Z.astype(np.float64)))
-        at = complete_map(self.model_)
-        if not has_fixed_point(at.kernel):
+        at = preimages.complete_map(self.model_)
+        if not preimages.has_fixed_point(at.kernel):
             raise NotFittedError(
                 f"kernel={self.kernel!r} has no pre-image by fixed point: fit with "
                 "fit_inverse_transform=True to have one by ridge regression"
             )
-        return decoded(Z, lambda Z: fixed_points(at, Z.astype(np.float64)))
+        return decoded(Z, lambda Z: preimages.fixed_points(at, Z.astype(np.float64)))
 
     def _regresses(self) -> bool:
         if self.preimage == "auto":
             return bool(self.fit_inverse_transform)
         return self.preimage == "ridge"
 
-    def _regression(self, source: Source) -> RidgePreimage:
+    def _regression(self, source: Source) -> preimages.RidgePreimage:
         """The kernel of coordinates is that of the rows, as in scikit-learn."""
-        kernel = self.kernel_
+        kernel, alpha = self.kernel_, float(self.alpha)
         kernel = kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel
         kernel = kernels.Linear() if isinstance(kernel, kernels.Linear) else kernel
         if self._fit_.V is None:
-            return fit_ridge_on_landmarks(
-                source, complete_map(self.model_), kernel, float(self.alpha)
-            )
+            at = preimages.complete_map(self.model_)
+            return preimages.fit_ridge_on_landmarks(source, at, kernel, alpha)
         rows = source.collect()
+        scores = self.model_.forward(rows, self.n_jobs)
         if self._gap_model is not None:
             rows = self._gap_model.conditional_mean(rows)
-        rows = dense(rows)
-        scores = self.model_.forward(source.collect(), self.n_jobs)
-        return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
+        return preimages.fit_ridge(dense(rows), scores, kernel, alpha, source.weight)
 
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self._seed(fixed=False))
@@ -637,11 +590,3 @@ def _no_missing(kernel: Any, source: Source) -> str:
         "rows with missing values: impute them first, make_pipeline(LowRankImputer(), "
         "KernelPCA(...)), or use kernel='rbf' or 'linear'"
     )
-
-
-def _before_eigengap(fit: KernelFit, source: Source) -> int:
-    sum_w = source.observed().sum_w
-    spectrum = Spectrum(fit.lam, fit.total, sum_w, max(len(fit.lam), 1), complete=False)
-    if fit.rank < 2:
-        return 1
-    return largest_eigengap(spectrum, AUTO_COMPONENTS)[0]

@@ -20,42 +20,17 @@ from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
+from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
 from eigengap.fitting.graph.neighbourhood import as_graph, copies_in_words, in_words, joined
 from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
-from eigengap.fitting.graph.stored import (
-    coinciding,
-    is_sparse,
-    nearest_stored,
-    require_finite,
-    selected,
-    square_distances,
-    stored_distances,
-    without_diagonal,
-)
-from eigengap.fitting.kernel.fit import pair_matrix
-from eigengap.fitting.laplacian.fit import (
-    NEIGHBOURS,
-    Laplacian,
-    LaplacianFit,
-    Solver,
-    fit_laplacian,
-)
-from eigengap.fitting.laplacian.weights import (
-    Bandwidth,
-    EdgeWeights,
-    Sharing,
-    affinity_matrix,
-    kernel_shares,
-    new_affinities,
-    require_weights,
-    shares_of,
-)
+from eigengap.fitting.laplacian import weights as edge_weights
+from eigengap.fitting.laplacian.fit import LaplacianFit, Solver, fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.linalg import Array
-from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
-from eigengap.runtime.memory import require_memory, require_pairs
+from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
@@ -72,7 +47,6 @@ SOLVERS: dict[str | None, Solver] = {
 WITHOUT_PARAMS = ("euclidean", "l2", "precomputed")
 FEWEST = 5  # neighbours, the row itself among them, that a small table takes by default
 EDGE_BYTES = 80.0  # of an edge while the graph is built
-PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
 
 
 class LaplacianEigenmaps(GraphEstimator):
@@ -223,9 +197,9 @@ callable, default="nearest_neighbors"
         n_neighbors: int | None = None,
         n_jobs: int | None = None,
         radius: float | None = None,
-        symmetrize: Sharing = "average",
+        symmetrize: edge_weights.Sharing = "average",
         weights: str = "connectivity",
-        bandwidth: Bandwidth = "median",
+        bandwidth: edge_weights.Bandwidth = "median",
         normalized: bool = True,
         drop_first: bool = True,
         metric: Any = "euclidean",
@@ -363,19 +337,17 @@ callable, default="nearest_neighbors"
         self._nearest = None
         if not isinstance(self.affinity, str):
             self._rows_ = rows
-            return affinity_matrix(_as_matrix(self.affinity(rows), n), "what affinity returns")
+            return edge_weights.affinity_matrix(
+                _as_matrix(self.affinity(rows), n), "what affinity returns"
+            )
         if self.affinity == "precomputed":
-            return affinity_matrix(rows, "X")
+            return edge_weights.affinity_matrix(rows, "X")
         if self.affinity == "rbf":
-            require_pairs(n, "the rbf affinity", NEIGHBOURS, copies=3.5)
             self._rows_ = rows
             self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
-            W = pair_matrix(RBF(self.gamma_, 1.0), rows, self.n_jobs)
-            np.fill_diagonal(W, 0.0)
-            require_weights(W)
-            return W, np.ones(n)
+            return edge_weights.rbf_affinities(rows, self.gamma_, self.n_jobs), np.ones(n)
         self._nearest = self._stored(rows) if self._is_given else self._found(rows)
-        self._weights = EdgeWeights.of(
+        self._weights = edge_weights.EdgeWeights.of(
             self._nearest,
             self.symmetrize,
             self.bandwidth if self.weights == "heat" else None,
@@ -387,46 +359,40 @@ callable, default="nearest_neighbors"
         """Distances to the neighbours that a search over the rows finds."""
         others = None
         if self.radius is None:
-            self.n_neighbors_ = self._number_of_neighbours(rows.shape[0])
-            others = self.n_neighbors_ - 1
+            n, asked = rows.shape[0], self.n_neighbors
+            if asked is not None and asked > n:
+                raise ValueError(
+                    f"n_neighbors={asked} must be at most the number of rows (n_samples={n}): it "
+                    "counts the row itself"
+                )
+            count = min(max(n // 10, FEWEST), n) if asked is None else int(asked)
+            what = f"a graph of {count} neighbours of {n} rows"
+            require_memory(EDGE_BYTES * n * (count - 1), what, "take n_neighbors=10")
+            self.n_neighbors_, others = count, count - 1
         self._neighbours = Neighbours.of(self._search_for(others, self.radius), rows)
         self._rows_ = rows
         nearest = self._neighbours.among()
-        require_finite(nearest, "X")
+        stored.require_finite(nearest, "X")
         self._warn_of_uncertain(nearest)
         return nearest
-
-    def _number_of_neighbours(self, n: int) -> int:
-        if self.n_neighbors is None:
-            count = min(max(n // 10, FEWEST), n)
-        elif self.n_neighbors > n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be at most the number of rows "
-                f"(n_samples={n}): it counts the row itself"
-            )
-        else:
-            count = int(self.n_neighbors)
-        need = EDGE_BYTES * n * (count - 1)
-        require_memory(need, f"a graph of {count} neighbours of {n} rows", "take n_neighbors=10")
-        return count
 
     def _stored(self, X: Any) -> scipy.sparse.csr_array:
         """The shortest distances stored in X, as scikit-learn takes them, and not of a row itself.
 
         A matrix that is not sparse stores all of them.
         """
-        stored = stored_distances(square_distances(X))
-        if self.radius is None and self.n_neighbors is not None:
-            self.n_neighbors_ = int(self.n_neighbors)
         count = None if self.n_neighbors is None else int(self.n_neighbors)
-        nearest = without_diagonal(self._within_reach(stored, count))
+        if self.radius is None and count is not None:
+            self.n_neighbors_ = count
+        nearest = self._within_reach(stored.stored_distances(stored.square_distances(X)), count)
+        nearest = stored.without_diagonal(nearest)
         self._others = int(np.max(np.diff(nearest.indptr)))  # itself need not be stored
         return nearest
 
     def _within_reach(self, X: scipy.sparse.csr_array, count: int | None) -> scipy.sparse.csr_array:
         if self.radius is not None:
-            return selected(X, X.data <= float(self.radius))
-        return nearest_stored(X, count)
+            return stored.selected(X, X.data <= float(self.radius))
+        return stored.nearest_stored(X, count)
 
     def _of_components(self, laplacian: Laplacian) -> Laplacian:
         """The graph as `disconnected` wants it, with a warning, or an error."""
@@ -474,28 +440,24 @@ callable, default="nearest_neighbors"
     def _of_new(self, rows: Any) -> Array:
         fitted = found_among(row_hashes(_canonical(rows, self.affinity)), self._prints)
         if not isinstance(self.affinity, str):
-            return self._by_function(rows, fitted)
-        if self.affinity == "precomputed":
-            return self._placed(*shares_of(new_affinities(rows), fitted), fitted)
-        if self.affinity == "rbf":
-            step = max(1, PIECE_BYTES // (8 * len(self._rows_)))
-            pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
-            return np.concatenate(
-                [
-                    self._placed(*kernel_shares(rows[at], self._rows_, self.gamma_), fitted[at])
-                    for at in pieces
-                ]
+            rows = self._compared(rows)
+        if self.affinity == "precomputed" or not isinstance(self.affinity, str):
+            return self._placed(
+                *edge_weights.shares_of(edge_weights.new_affinities(rows), fitted), fitted
             )
+        if self.affinity == "rbf":
+            pieces = edge_weights.rbf_shares(rows, self._rows_, self.gamma_)
+            return np.concatenate([self._placed(*share, fitted[at]) for at, share in pieces])
         if self._is_given:
-            stored = stored_distances(rows)
-            fitted = np.where(fitted < 0, coinciding(stored), fitted)
+            known = stored.stored_distances(rows)
+            fitted = np.where(fitted < 0, stored.coinciding(known), fitted)
             of_row = None if self.n_neighbors is None else self._others
-            nearest = self._within_reach(stored, of_row)
+            nearest = self._within_reach(known, of_row)
         else:
             nearest = self._neighbours.of_new(rows)
-            require_finite(nearest, "X")
+            stored.require_finite(nearest, "X")
             if self._has_distances:
-                fitted = np.where(fitted < 0, coinciding(nearest), fitted)
+                fitted = np.where(fitted < 0, stored.coinciding(nearest), fitted)
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
         if len(alone):
             raise ValueError(
@@ -520,26 +482,27 @@ callable, default="nearest_neighbors"
             )
         return Z
 
-    def _by_function(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
+    def _compared(self, rows: Array) -> Any:
+        """What the function that affinity is returns for new rows and the fitted ones."""
         if not _takes_two(self.affinity):
             raise ValueError(
                 "affinity takes one table, and does not compare new rows with fitted ones: for "
                 "transform it has to take two, affinity(X_new, X_fitted) -> (n_new, n_samples)"
             )
-        W = new_affinities(_as_matrix(self.affinity(rows, self._rows_), len(rows)))
+        W = _as_matrix(self.affinity(rows, self._rows_), len(rows))
         if W.shape[1] != len(self._rows_):
             raise ValueError(
                 f"affinity(X_new, X_fitted) returned {W.shape[1]} columns for {len(self._rows_)} "
                 "fitted rows"
             )
-        return self._placed(*shares_of(W, fitted), fitted)
+        return W
 
     # Fitted attributes ---------------------------------------------------------------------
 
     @property
     def affinity_matrix_(self) -> Any:
         kind = self.embedding_.dtype
-        if is_sparse(self._W):
+        if stored.is_sparse(self._W):
             W = self._W + scipy.sparse.diags_array(self._diagonal)
             return scipy.sparse.csr_array(W).astype(kind, copy=False)
         W = self._W.astype(kind)
@@ -553,7 +516,7 @@ callable, default="nearest_neighbors"
 
 def _canonical(rows: Any, affinity: Any) -> Any:
     """Rows, or rows of a sparse graph, in the one form by which fitted rows are recognised."""
-    if not is_sparse(rows):
+    if not stored.is_sparse(rows):
         return rows
     found = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     found.sum_duplicates()
@@ -564,7 +527,7 @@ def _canonical(rows: Any, affinity: Any) -> Any:
 
 def _as_matrix(found: Any, rows: int) -> Any:
     """What a function of rows returned, as a matrix."""
-    W = found if is_sparse(found) else np.asarray(found)
+    W = found if stored.is_sparse(found) else np.asarray(found)
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W

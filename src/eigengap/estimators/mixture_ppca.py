@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log, nan
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
     keep_parameters,
     map_rows,
+    progress_of,
+    require_rank,
 )
 from eigengap.estimators.shared.density import (
     DensityEstimator,
@@ -26,7 +27,6 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
@@ -43,7 +43,6 @@ from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
@@ -78,21 +77,11 @@ class MixturePPCA(DensityEstimator):
     scale : bool, default=False
         Divide every column by its standard deviation before the fit; undone in every output that
         is in data units. `noise_variance_` is in standardised units. Off by default, as in `PPCA`.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-5
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the log-likelihood by no more per observed value.
-    max_iter : int, default=1000
-        Most EM steps.
     random_state : int, RandomState or None, default=None
         Of the starts.
-    verbose : bool or int, default=False
-        Whether to show progress.
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -150,17 +139,12 @@ class MixturePPCA(DensityEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
         "n_mixture": AT_LEAST_ONE,
         "n_components": [
             Interval(Integral, 0, None, closed="left"),
             "array-like",
             StrOptions({"auto"}),
         ],
-        "noise": [StrOptions({"isotropic", "diagonal"})],
-        "shared_noise": ["boolean"],
-        "n_init": AT_LEAST_ONE,
         "split_merge": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -199,14 +183,19 @@ class MixturePPCA(DensityEstimator):
                 f"n_mixture={K} components cannot be told apart in n_samples={rows:g} rows; ask "
                 "for fewer components than rows"
             )
-        if isinstance(self.n_components, str):
+        asked = self.n_components
+        if isinstance(asked, str):
             return None
-        if isinstance(self.n_components, Integral):
-            ranks = [int(self.n_components)] * K
-        else:
-            ranks = _listed_ranks(self.n_components, K)
-        require_rank(max(ranks), source)
-        return ranks
+        ranks = [int(asked)] * K if isinstance(asked, Integral) else list(asked)
+        if len(ranks) != K:
+            raise ValueError(
+                f"n_components lists {len(ranks)} numbers of latent dimensions for n_mixture={K} "
+                "components; give one for each, or one number for all"
+            )
+        if not all(isinstance(q, Integral) and int(q) >= 0 for q in ranks):
+            raise ValueError(f"n_components={asked!r} must list whole numbers, 0 or more")
+        require_rank(max(map(int, ranks)), source)
+        return list(map(int, ranks))
 
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None) -> MixtureFit:
         ranks = self._ranks(rows)
@@ -291,19 +280,12 @@ class MixturePPCA(DensityEstimator):
         X : table of shape (n_samples, n_features)
             NaN marks a missing value; a row without any observed value gets the weights.
         """
-        check_is_fitted(self, "model_")
         return map_rows(self._source(X), self.model_.responsibilities)
 
     # Where in it -------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """resp_k E[z | x, k] of all components side by side: (n_samples, sum of n_components_).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        """
+        """resp_k E[z | x, k] of all components side by side: (n_samples, sum of n_components_)."""
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.local_coordinates)
 
@@ -359,18 +341,14 @@ class MixturePPCA(DensityEstimator):
     def _predictive(self) -> MixturePredictive:
         return MixturePredictive.of(self.model_, self.evidence_, self.component_rows_)
 
-    @property
-    def n_mixture_(self) -> int:
-        return self.model_.K
+    n_mixture_ = property(attrgetter("model_.K"))
+    weights_ = property(attrgetter("model_.weights"))
+    n_components_ = property(attrgetter("model_.ranks"))
 
     @property
     def n_parameters_(self) -> int:
         """Free parameters of the fitted mixture."""
         return n_parameters(self.model_, self.noise, self.shared_noise)
-
-    @property
-    def weights_(self) -> Array:
-        return self.model_.weights
 
     @property
     def means_(self) -> Array:
@@ -390,10 +368,6 @@ class MixturePPCA(DensityEstimator):
         return tuple(model.W for model in self.model_.models)
 
     @property
-    def n_components_(self) -> tuple[int, ...]:
-        return self.model_.ranks
-
-    @property
     def noise_variance_(self) -> Array:
         psi = np.stack([model.psi for model in self.model_.models])
         psi = psi if self.scale_ is None else psi / self.scale_**2
@@ -405,15 +379,3 @@ class MixturePPCA(DensityEstimator):
         # predict_proba.
         tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
-
-
-def _listed_ranks(asked: Any, K: int) -> list[int]:
-    ranks = list(asked)
-    if len(ranks) != K:
-        raise ValueError(
-            f"n_components lists {len(ranks)} numbers of latent dimensions for n_mixture={K} "
-            "components; give one for each, or one number for all"
-        )
-    if not all(isinstance(q, Integral) and int(q) >= 0 for q in ranks):
-        raise ValueError(f"n_components={asked!r} must list whole numbers, 0 or more")
-    return [int(q) for q in ranks]

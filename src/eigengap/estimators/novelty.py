@@ -38,7 +38,6 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
-from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources import Source, as_source, column, library_of, missing_codes
 
@@ -116,7 +115,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
-        "missing_values": [Real, "array-like"],
     }
 
     def __init__(
@@ -131,20 +129,7 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model and set the threshold.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
-        """
+        """Fit the model and set the threshold."""
         estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
         if missing_codes(self.missing_values):
             estimator.set_params(missing_values=self.missing_values)
@@ -162,7 +147,10 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
             found = map_rows(source, partial(distances_of, model=model.gaussian))
             core = scaled_to_median(model.gaussian, found, source.weight)
         law = reference_of(core, source)
-        offset = self._offset(source, core, law)
+        offset = float(np.log(self.alpha))
+        if not isinstance(self.contamination, str):
+            scores = map_rows(source, partial(log_p, model=core, law=law))
+            offset = weighted_quantile(scores, source.weight, float(self.contamination))
         keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.core_, self.reference_, self.offset_ = estimator, core, law, offset
         return self
@@ -189,10 +177,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     def statistics(self, X: Any) -> NoveltyStatistics:
         """D2, T2 and SPE of every row with degrees of freedom and p-values.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-
         Returns
         -------
         NoveltyStatistics
@@ -216,7 +200,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         of : {"D2", "T2", "SPE"}
             "D2": (x - mu)_j (C^-1 (x - mu))_j. "T2": (x - mu)_j times half the derivative of T2 by
             x_j. "SPE": squared residual from the components over the column's noise variance.
@@ -269,12 +252,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
         return source_of_new(self, X, missing_values=_codes(self.estimator_))
-
-    def _offset(self, source: Source, model: LinearGaussian, law: Reference) -> float:
-        if isinstance(self.contamination, str):
-            return float(np.log(self.alpha))
-        scores = map_rows(source, partial(log_p, model=model, law=law))
-        return weighted_quantile(scores, source.weight, float(self.contamination))
 
     def _require_noise(self, source: Source) -> None:
         try:

@@ -9,24 +9,24 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators.shared import CONSTRAINTS
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
     keep_parameters,
+    most_components,
+    require_components,
 )
-from eigengap.estimators.shared.linear import FitSpec
+from eigengap.estimators.shared.linear import FitSpec, Solved, fit_asked
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
-from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.fitting.gaussian.fit import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
-from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
-from eigengap.sources import Block, Source
+from eigengap.sources import Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand
@@ -48,8 +48,6 @@ class PCA(PartialFit):
         docs/rank.md); the number of largest evidence (Minka 2000); None keeps every direction that
         has variance (with missing values min(n_samples, n_features) - 1, and "auto" with a warning
         where that is more than 50).
-    copy : bool, default=True
-        Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
@@ -66,19 +64,12 @@ class PCA(PartialFit):
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
     n_oversamples : int, default=10
         "randomized" is exact where this and n_components reach min(n_samples, n_features).
-    random_state : int, RandomState or None, default=None
     scale : bool, default=False
         Divide every column by its standard deviation first (PCA of the correlations); undone in
         every output that is in data units. Off by default, as in scikit-learn: columns in one unit
         (spectra, images, genes) keep their relative variance.
-    missing_values : float or list of float, default=nan
     max_iter : int, default=1000
         Most EM steps where values are missing.
-    verbose : bool or int, default=False
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -109,15 +100,7 @@ class PCA(PartialFit):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        "n_components": [
-            *SHARED_CONSTRAINTS["n_components"],
-            StrOptions({"mle"}),
-            None,
-        ],
-        "copy": ["boolean"],
-        "whiten": ["boolean"],
+        "n_components": [*CONSTRAINTS["n_components"], StrOptions({"mle"}), None],
         "svd_solver": [StrOptions({"auto", "full", "covariance_eigh", "arpack", "randomized"})],
         "iterated_power": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_oversamples": AT_LEAST_ONE,
@@ -146,9 +129,10 @@ class PCA(PartialFit):
 
     def transform(self, X: Any) -> Array:  # type: ignore[override]
         """Orthogonal scores U^T (x - mu), missing values imputed: (n_samples, n_components_)."""
-        check_is_fitted(self, "model_")
         source = self._source(X)
-        scores = source.map(self._scores_of)
+        scores = source.map(lambda block: self._scores(block.values))
+        if self.whiten:
+            scores = scores / self._whitening()
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
     def inverse_transform(self, X: Any) -> Array:
@@ -156,24 +140,21 @@ class PCA(PartialFit):
         check_is_fitted(self, "model_")
         q = self.n_components_
         sd = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
-        unit = 1.0 if self.scale_ is None else self.scale_
-        return decoded(self._latents(X), lambda Z: self.projection_.backward(Z * sd) * unit)
-
-    def _scores_of(self, block: Block) -> Array:
-        values = block.values
-        if isinstance(values, np.ndarray) and np.isnan(values).any():
-            values = self.model_.conditional_mean(values)
-        return self._scores(values)
+        return decoded(self._latents(X), lambda Z: self._at(Z * sd))
 
     def _scores(self, values: Any) -> Array:
+        """Of rows, dense or sparse, before they are whitened."""
+        dense = isinstance(values, np.ndarray)
+        if dense and np.isnan(values).any():
+            values = self.model_.conditional_mean(values)
         if self.scale_ is not None:
-            values = (
-                values / self.scale_
-                if isinstance(values, np.ndarray)
-                else (values * (1.0 / self.scale_)).tocsr()
-            )
-        scores = self.projection_.forward(values)
-        return scores / self._whitening() if self.whiten else scores
+            values = values / self.scale_ if dense else (values * (1.0 / self.scale_)).tocsr()
+        return self.projection_.forward(values)
+
+    def _at(self, scores: Array) -> Array:
+        """Rows at scores that are not whitened."""
+        rows = self.projection_.backward(scores)
+        return rows if self.scale_ is None else rows * self.scale_
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
@@ -186,8 +167,6 @@ class PCA(PartialFit):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         kind : {"optimal", "posterior"}, default="optimal"
             "optimal" is the orthogonal projection of ordinary PCA, of least squared error: missing
             values are imputed first, and scores go through `inverse_transform`. "posterior" is
@@ -214,10 +193,7 @@ class PCA(PartialFit):
 
     def _project(self, X: Array) -> Array:
         """Along the axes themselves: a direction of no more than the noise is none of `model_`."""
-        rows = self.model_.conditional_mean(X) if np.isnan(X).any() else X
-        unit = 1.0 if self.scale_ is None else self.scale_
-        scores = self.projection_.forward(rows / unit)
-        return np.asarray(self.projection_.backward(scores) * unit)
+        return self._at(self._scores(X))
 
     def reconstruction_error(self) -> float:
         """Mean squared distance of a training row to its reconstruction.

@@ -7,21 +7,19 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    NOT_NEGATIVE,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
+from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
+from eigengap.estimators.shared.linear import (
+    FitSpec,
+    NoisyEstimator,
+    Solved,
+    fit_asked,
+    fit_reaching,
 )
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import StrOptions
+from eigengap.fitting.gaussian.fit import Solver, fit_ppca, has_closed_form
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.plan import Solver, has_closed_form
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
 from eigengap.sources import Source
 
 
@@ -47,35 +45,18 @@ class PPCA(PartialFit, NoisyEstimator):
         False holds mu at 0.
     loading_precision : float, default=0.0
         Precision of a Gaussian prior on every loading. 0 is maximum likelihood.
-    distribution : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that its observed part is multivariate t:
-        outliers lose their weight (`row_weights`) instead of moving the axes.
-    degrees_of_freedom : float, default=None
-        Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
-        With 2 or fewer the density has no variance, which a fit that learns them warns of.
     scale : bool, default=False
         Divide every column by its standard deviation before the fit (with Student noise or
         `cell_sd`: by its median absolute deviation times 1.4826, which outliers do not move);
         undone in every output that is in data units. `components_`, `explained_variance_` and
         `noise_variance_` are in standardised units. Off by default, as in `PCA`, of which this is
         the probabilistic form.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
         (docs/numerics.md).
-    max_iter : int, default=1000
-        Most EM steps.
     n_init : int, default=1
         Number of starts; the first is spectral, the others random, the best is kept.
-    random_state : int, RandomState or None, default=None
-    verbose : bool or int, default=False
-        Whether to show progress.
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -121,14 +102,9 @@ class PPCA(PartialFit, NoisyEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        **NOISE_CONSTRAINTS,
         "solver": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [*NOT_NEGATIVE, None],
-        "fit_mean": ["boolean"],
         "loading_precision": NOT_NEGATIVE,
-        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(

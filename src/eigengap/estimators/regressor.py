@@ -4,39 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 from math import nan
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators.shared.base import (
-    AcceptsMissing,
-    keep_features,
-    keep_parameters,
-    map_rows,
-    source_of_new,
-)
+from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
 from eigengap.estimators.shared.density import warn_of_few
-from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.prediction import SEARCH_STEPS, Predict, best, prediction_errors
-from eigengap.selection.rank.asked import LOOSE
-from eigengap.sources import ArraySource, Rows, as_source, column, in_memory, warn_of_codes
+from eigengap.selection.prediction import Predict, best, prediction_errors
+from eigengap.sources import ArraySource, Rows, as_source, column, warn_of_codes
 
-METHODS = ["fit", "impute"]
 # Warnings of the joint fit that are left out: a column that is itself a factor predicts as well;
 # codes are looked for before; of columns observed in few rows only y matters.
 SETTLED = (HeywoodWarning, SentinelWarning, FewCellsWarning)
 
 
-class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
     """y given the observed part of x under a joint model of both, with its standard deviation.
 
         (x, y) = W z + mu + e,   E[y | x] = mu_y + W_y E[z | x],   z ~ N(0, I), e ~ N(0, diag(psi))
@@ -99,9 +91,10 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
     ((3,), True)
     """
 
+    _methods = ("fit", "impute")
+    _target = "what is to be predicted, NaN where unknown"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CONSTRAINTS,
-        "estimator": [HasMethods(METHODS), None],
+        "estimator": [HasMethods(list(_methods)), None]
     }
 
     def __init__(
@@ -128,55 +121,41 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             NaN where it is unknown.
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
         """
-        everything = in_memory(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        )
+        everything = self._table(X, sample_weight)
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
         source, Y = _present(everything, Y)
         source.require_fit(min_rows=2)
         _require_targets(Y)
         warn_of_codes(source)
-        warn_of_codes(_targets_of(Y))
-        joint, names = _side_by_side(source.collect(), Y), _joint_names(source, Y.shape[1])
-        weight = source.weight
-        estimator = density(self, METHODS, self.scale)
+        d, k = source.n_features, Y.shape[1]
+        targets = ArraySource(Y, names=("y",) if k == 1 else tuple(f"y{j}" for j in range(k)))
+        warn_of_codes(targets)
+        joint, names = _side_by_side(source.collect(), Y), _joint_names(source, targets)
+        estimator = self._density(self.scale)
         errors = None
-        if self.estimator is None and self.n_components == "auto":
+        if self._adapts:
             dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
-            trial = partial(self._predictor, names, Y.shape[1])
-            errors = prediction_errors(trial, dense, Y.shape[1], weight)
+            errors = prediction_errors(partial(self._predictor, names, k), dense, k, source.weight)
             if errors:
                 estimator.set_params(n_components=best(errors))
-        self._fit_joint(estimator, joint, names, weight, Y.shape[1])
+        first, last = column(names, d), column(names, d + k - 1)
+        columns = f"column {first} is" if k == 1 else f"columns {first} to {last} are"
+        with warnings_about(f"joint table of X and y ({columns} y)", but=SETTLED):
+            fit_rows(estimator, joint, names, weight=source.weight)
         if self.estimator is None and self.noise == "diagonal":
-            warn_of_few(_targets_of(Y), estimator.n_components_)
+            warn_of_few(targets, estimator.n_components_)
         keep_features(self, X, source)
-        self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
-        if errors is not None:
-            self.cv_errors_ = errors
-        self.estimator_ = estimator
-        self.n_targets_, self._flat = Y.shape[1], flat
+        self._keep_errors(errors)
+        self.estimator_, self.n_targets_, self._flat = estimator, k, flat
         return self
 
     def _targets(self, y: Any) -> tuple[Array, bool]:
         """y as a table (n, k), and whether it was given as a vector."""
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None: it holds what is to be predicted, NaN where unknown"
-            )
+        self._require_target(y)
         shape = y.shape if hasattr(y, "shape") else np.shape(np.asarray(y))
         flat = len(shape) == 1
         table = np.asarray(y)[:, None] if flat else y
@@ -190,26 +169,11 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
     def _predictor(self, names: Names, k: int, q: int) -> Predict:
         def predict(training: Array, weight: Array | None, X: Array) -> Array:
-            estimator = density(self, METHODS, self.scale).set_params(
-                n_components=q,
-                tol=max(self.tol, LOOSE),
-                max_iter=min(self.max_iter, SEARCH_STEPS),
-                n_init=1,
-                verbose=False,
-            )
+            estimator = self._density(self.scale).set_params(**self._loose(q))
             fit_rows(estimator, training, names, weight=weight)
             return estimator.impute(_with_missing(X, k))[:, -k:]
 
         return predict
-
-    def _fit_joint(
-        self, estimator: Any, joint: Rows, names: Names, weight: Array | None, k: int
-    ) -> None:
-        d = joint.shape[1] - k
-        first, last = column(names, d), column(names, d + k - 1)
-        columns = f"column {first} is" if k == 1 else f"columns {first} to {last} are"
-        with warnings_about(f"joint table of X and y ({columns} y)", but=SETTLED):
-            fit_rows(estimator, joint, names, weight=weight)
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -218,8 +182,6 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         return_std : bool, default=False
             Whether to return the standard deviations of y too, its noise included.
 
@@ -247,9 +209,7 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), default=None
         """
         truth = self._targets(y)[0]
         predicted = np.asarray(self.predict(X)).reshape(-1, self.n_targets_)
@@ -258,29 +218,24 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
                 f"y has shape {truth.shape}, but {len(predicted)} rows of {self.n_targets_} "
                 "target(s) are predicted"
             )
-        w = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if w is not None and w.shape != (len(truth),):
-            raise ValueError(f"sample_weight has shape {w.shape}, but X has {len(truth)} rows")
-        scores = []
-        for j in np.flatnonzero(~np.isnan(truth).all(axis=0)):
-            observed = ~np.isnan(truth[:, j])
-            weight = None if w is None else w[observed]
-            scores.append(
-                r2_score(truth[observed, j], predicted[observed, j], sample_weight=weight)
-            )
+        n = len(truth)
+        w = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if w.shape != (n,):
+            raise ValueError(f"sample_weight has shape {w.shape}, but X has {n} rows")
+        observed = ~np.isnan(truth)
+        scores = [
+            r2_score(truth[rows, j], predicted[rows, j], sample_weight=w[rows])
+            for j, rows in enumerate(observed.T)
+            if rows.any()
+        ]
         if not scores:
             raise ValueError("y has no value: every entry is NaN, so there is nothing to score")
         return float(np.mean(scores))
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def n_components_(self) -> int:
-        return self.estimator_.n_components_
-
-    @property
-    def n_iter_(self) -> int:
-        return self.estimator_.n_iter_
+    n_components_ = property(attrgetter("estimator_.n_components_"))
+    n_iter_ = property(attrgetter("estimator_.n_iter_"))
 
     @property
     def coef_(self) -> Array:
@@ -331,20 +286,11 @@ def _side_by_side(X: Rows, Y: Array) -> Rows:
     return scipy.sparse.hstack([X, scipy.sparse.csr_array(Y)], format="csr")
 
 
-def _targets_of(Y: Array) -> ArraySource:
-    """y as a table whose columns are called y, or y0, y1, ..."""
-    return ArraySource(Y, names=_target_names(Y.shape[1]))
-
-
-def _target_names(k: int) -> tuple[str, ...]:
-    return ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
-
-
-def _joint_names(X: ArraySource, k: int) -> Names:
+def _joint_names(X: ArraySource, Y: ArraySource) -> Names:
     """Of the columns of X and of y together; None where X has none."""
-    if X.names is None:
+    if X.names is None or Y.names is None:
         return None
-    targets = _target_names(k)
+    targets = Y.names
     while set(targets) & set(X.names):  # a feature that is called y, too
         targets = tuple(f"{name}_" for name in targets)
     return (*X.names, *targets)

@@ -11,26 +11,17 @@ import scipy.sparse
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.base import keep_parameters, progress_of
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
+from eigengap.fitting.sdp import structure_start
 from eigengap.fitting.sdp.structure import (
-    Embedding,
     Kind,
-    Structure,
     read_back,
     require_structure,
     shares,
-)
-from eigengap.fitting.sdp.structure_start import (
-    adjacency,
-    embed_from_starts,
-    graph_gain,
-    looks_like_adjacency,
-    rows_gain,
 )
 from eigengap.fitting.sdp.unfolding import principal
 from eigengap.linalg import Array
@@ -162,9 +153,6 @@ default="auto"
 
     _prefix = "SPE"
 
-    edges_recovered_: float
-    false_edges_: float
-
     def __init__(
         self,
         n_components: int = 2,
@@ -203,22 +191,19 @@ default="auto"
     def _rows(self, source: Source) -> Any:
         if self.affinity == "rows":
             rows = super()._rows(source)
-            if looks_like_adjacency(rows):
+            if structure_start.looks_like_adjacency(rows):
                 warn(
                     "X looks like the adjacency matrix of a graph, and is taken for rows of data: "
                     'affinity="precomputed" takes a graph',
                     UserWarning,
                 )
             return rows
-        return adjacency(source.collect(), directed=self._may_be_directed())
-
-    def _may_be_directed(self) -> bool:
         if self.directed and self.graph == "threshold":
             raise ValueError(
                 "directed=True belongs to graph='nearest_neighbors': pairs within a threshold have "
                 "no direction"
             )
-        return bool(self.directed)
+        return structure_start.adjacency(source.collect(), directed=bool(self.directed))
 
     def _search(self) -> Search:
         """By the parameter that the kind of graph asks for; the other one is of no use."""
@@ -242,14 +227,16 @@ default="auto"
         if self.affinity == "rows":
             undirected = self._neighbour_graph(rows)
             nearest = self._neighbours.among()
-            scaled = rows_gain(undirected, nearest, self.graph, self.radius, self.margin, q, rng)
+            scaled = structure_start.rows_gain(
+                undirected, nearest, self.graph, self.radius, self.margin, q, rng
+            )
             if self._neighbours.search.is_euclidean:
                 scaled = scaled.also_from(rows, q)
         else:
-            scaled = graph_gain(rows, self.graph, self.margin)
+            scaled = structure_start.graph_gain(rows, self.graph, self.margin)
         self.n_connected_components_ = scaled.components
         with progress_of(self) as watch:
-            best = embed_from_starts(
+            best = structure_start.embed_from_starts(
                 scaled,
                 q,
                 n_init=int(self.n_init),
@@ -259,21 +246,14 @@ default="auto"
                 rng=rng,
                 watch=watch,
             )
-        self._keep(scaled.structure, best, scaled.unit)
-        found = np.zeros((n, q))
-        Z = principal(best.Y)[0]
-        found[:, : Z.shape[1]] = Z * scaled.unit
-        return found
-
-    def _keep(self, structure: Structure, best: Embedding, unit: float) -> None:
         self._forget("threshold_")
-        self._structure, self._unit = structure, unit
-        self.graph_ = self._both_ways(structure.neighbours)
+        self._structure, self._unit = scaled.structure, scaled.unit
+        self.graph_ = self._both_ways(scaled.structure.neighbours)
         self.recovered_graph_ = self._both_ways(best.recovered)
         self.edges_recovered_, self.false_edges_ = shares(self.graph_, self.recovered_graph_)
         self.n_constraints_, self.n_iter_ = best.constraints, best.rounds
-        if structure.kind == "threshold":
-            self.threshold_ = unit * float(np.sqrt(1.0 + 0.5 * structure.margin))
+        if self.graph == "threshold":
+            self.threshold_ = self._unit * float(np.sqrt(1.0 + 0.5 * self._structure.margin))
         if self.edges_recovered_ < 1.0 or self.false_edges_ > 0.0:
             warn(
                 f"the coordinates give back {100 * self.edges_recovered_:.1f} % of the edges, and "
@@ -282,6 +262,10 @@ default="auto"
                 "or max_iter",
                 StructureWarning,
             )
+        found = np.zeros((n, q))
+        Z = principal(best.Y)[0]
+        found[:, : Z.shape[1]] = Z * scaled.unit
+        return found
 
     def _both_ways(self, pattern: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """Edges of either direction, unless directions count."""
@@ -301,21 +285,6 @@ default="auto"
         check_is_fitted(self, "embedding_")
         return self._both_ways(read_back(self._structure, self._fitted / self._unit))
 
-    def transform(self, X: Any) -> Array:
-        """Coordinates of new rows in the fitted embedding; a bare graph has none.
-
-        Parameters
-        ----------
-        X : table of shape (n_new, n_features)
-            NaN marks a missing value. Where the metric is "precomputed", distances
-            (n_new, n_samples) to the fitted points.
-
-        Returns
-        -------
-        array of shape (n_new, n_components)
-        """
-        return super().transform(X)
-
     def _of_new(self, rows: Array) -> Array:
         return self._locally_linear(rows, "radius")
 
@@ -328,8 +297,8 @@ default="auto"
         return tags
 
 
-# Only now: scikit-learn wraps `transform` for set_output when the class is made, and what it wraps
-# is always there.
+# Only now: scikit-learn wraps the `transform` of a class for set_output when the class is made, and
+# what it wraps is always there.
 StructurePreservingEmbedding.transform = available_if(_of_rows)(  # type: ignore[method-assign]
-    StructurePreservingEmbedding.transform
+    GraphEstimator.transform
 )

@@ -9,26 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.base import keep_parameters, progress_of
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.graph.local_weights import local_weights
-from eigengap.fitting.optimise.loop import Trace
-from eigengap.fitting.sdp.unfolding import (
-    Constraint,
-    Unfolding,
-    first_columns,
-    require_unfolding,
-    unfold,
-    with_angles,
-    with_equal_rows,
-)
-from eigengap.fitting.sdp.unfolding_landmarks import (
-    choose_landmarks,
-    reconstruction_basis,
-    unfold_on_landmarks,
-)
+from eigengap.fitting.sdp import unfolding
+from eigengap.fitting.sdp import unfolding_landmarks as on_landmarks
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
@@ -166,23 +152,13 @@ default="auto"
 
     _prefix = "MVU"
 
-    eigenvalues_: Array
-    constraint_violation_: float
-    constraint_violation_rms_: float
-    duality_gap_: float
-    converged_: bool
-    rank_: int
-    n_iter_: int
-    trace_: Trace
-    graph_: Graph
-
     def __init__(
         self,
         n_components: int = 2,
         *,
         n_neighbors: int | None = 6,
         radius: float | None = None,
-        constraint: Constraint = "equal",
+        constraint: unfolding.Constraint = "equal",
         preserve_angles: bool = False,
         landmarks: int | str | None = "auto",
         metric: Any = "minkowski",
@@ -202,30 +178,37 @@ default="auto"
     # Fitting -------------------------------------------------------------------------------
 
     def _fit_rows(self, rows: Array) -> Array:
+        q, d = int(self.n_components), None if self._is_pairwise else rows.shape[1]
         parts = self._neighbour_graph(rows)
         nearest = self._neighbours.among()
-        parts = with_equal_rows(parts, nearest, rows)
+        parts = unfolding.with_equal_rows(parts, nearest, rows)
         if self.preserve_angles:
-            parts = with_angles(parts, self._neighbours, nearest)
-        columns = first_columns(
-            int(self.n_components), None if self._is_pairwise else rows.shape[1], self.constraint
-        )
+            parts = unfolding.with_angles(parts, self._neighbours, nearest)
+        columns = unfolding.first_columns(q, d, self.constraint)
         rng = np.random.default_rng(self._seed())
         chosen = self._chosen(parts, columns, rng)
         graph = self._connected(parts)
         self._forget("landmarks_")
-        require_unfolding(graph.n, graph.m, columns)
-        basis = None
+        unfolding.require_unfolding(graph.n, graph.m, columns)
+        how: dict[str, Any] = {"columns": columns, "tol": float(self.tol), "rng": rng}
         if chosen is not None:
             self.landmarks_ = chosen
-            basis = reconstruction_basis(local_weights(self._neighbours, nearest, False), chosen)
-        found = self._unfolded(graph, columns, basis, rng)
-        self._keep(graph, found)
-        return self._coordinates(found)
-
-    def _coordinates(self, found: Unfolding) -> Array:
-        """The leading n_components principal coordinates; 0 where K has fewer."""
-        q = int(self.n_components)
+            weights = local_weights(self._neighbours, nearest, False)
+            basis = on_landmarks.reconstruction_basis(weights, chosen)
+        with progress_of(self) as watch:
+            if chosen is not None:
+                found = on_landmarks.unfold_on_landmarks(
+                    graph, basis, self.constraint, watch=watch, **how
+                )
+            else:
+                most = int(self.max_iter)
+                found = unfolding.unfold(graph, self.constraint, max_iter=most, watch=watch, **how)
+        self.graph_, self.eigenvalues_, self.trace_ = graph, found.lam, found.trace
+        self.constraint_violation_, self.constraint_violation_rms_ = found.worst, found.rms
+        self.duality_gap_, self.rank_ = found.gap, found.rank
+        self.converged_, self.n_iter_ = found.converged, found.steps
+        if not found.converged:
+            warn(self.not_converged(found), ConvergenceWarning)
         embedding = np.zeros((len(found.Z), q))
         kept = min(q, found.dimensions)
         embedding[:, :kept] = found.Z[:, :kept]
@@ -238,47 +221,16 @@ default="auto"
     def _chosen(self, parts: Graph, columns: int, rng: np.random.Generator) -> Any:
         """Landmarks, in order; None where every row is placed by itself."""
         n = parts.n
-        if self.landmarks is None or (self.landmarks == "auto" and n <= EXACT_ROWS):
+        wanted = self.landmarks
+        if wanted == "auto":
+            wanted = AUTO_LANDMARKS if n > EXACT_ROWS else None
+        if wanted is None or wanted >= n:
             return None
-        wanted = AUTO_LANDMARKS if self.landmarks == "auto" else int(self.landmarks)
-        if wanted >= n:
-            return None
-        chosen = choose_landmarks(parts.components[1], wanted, columns + 1, rng)
+        labels = parts.components[1]
+        chosen = on_landmarks.choose_landmarks(labels, int(wanted), columns + 1, rng)
         return chosen if len(chosen) < n else None
 
-    def _unfolded(
-        self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
-    ) -> Unfolding:
-        tol = float(self.tol)
-        with progress_of(self) as watch:
-            if basis is not None:
-                return unfold_on_landmarks(
-                    graph, basis, self.constraint, columns=columns, tol=tol, rng=rng, watch=watch
-                )
-            return unfold(
-                graph,
-                self.constraint,
-                columns=columns,
-                tol=tol,
-                max_iter=int(self.max_iter),
-                rng=rng,
-                watch=watch,
-            )
-
-    def _keep(self, graph: Graph, found: Unfolding) -> None:
-        self.graph_ = graph
-        self.eigenvalues_ = found.lam
-        self.constraint_violation_ = found.worst
-        self.constraint_violation_rms_ = found.rms
-        self.duality_gap_ = found.gap
-        self.converged_ = found.converged
-        self.rank_ = found.rank
-        self.n_iter_ = found.steps
-        self.trace_ = found.trace
-        if not found.converged:
-            warn(self.not_converged(found), ConvergenceWarning)
-
-    def not_converged(self, found: Unfolding) -> str:
+    def not_converged(self, found: unfolding.Unfolding) -> str:
         off = (
             f"squared distances of neighbours are off by up to {100 * found.worst:.2g} % "
             f"(root mean square {100 * found.rms:.2g} %)"

@@ -11,22 +11,22 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    progress_of,
+    require_rank,
+    source_of_new,
+)
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators.shared.transformer import (
-    COMPONENTS,
-    COUNT,
-    Transformer,
-    as_latents,
-    decoded,
-)
+from eigengap.estimators.shared.transformer import COMPONENTS, Transformer, as_latents, decoded
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -44,7 +44,6 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
@@ -78,11 +77,8 @@ class Whitener(Transformer):
         Directions whose standard deviation is at or below rank_tol times the largest do not count
         as variation. "auto" is what rounding can explain: of the solution, and of the cells as they
         are stored (float32 cells, or far from zero, hold less).
-    tol : float, default=1e-6
-    max_iter : int, default=1000
+    tol, max_iter
         Of the EM fit with missing values.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -134,9 +130,6 @@ class Whitener(Transformer):
         "ddof": [Interval(Integral, 0, None, closed="left")],
         "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [COUNT],
-        "missing_values": [Real, "array-like"],
-        "verbose": ["verbose"],
     }
 
     result_: Whitening
@@ -157,20 +150,7 @@ class Whitener(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find mean, variances and the whitening map of the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
+        """Find mean, variances and the whitening map of the observed values of X."""
         if self.n_components is not None and self.method not in TRUNCATED:
             raise ValueError(
                 f'n_components={self.n_components!r} has no meaning for method="{self.method}", '
@@ -181,7 +161,13 @@ class Whitener(Transformer):
         source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        self._require_freedom(source.observed().sum_w)
+        sum_w = source.observed().sum_w
+        if sum_w <= self.ddof:
+            raise ValueError(
+                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
+                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
+                "of rows, or use ddof=0"
+            )
         result = self._fitted(source)
         keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
@@ -191,7 +177,13 @@ class Whitener(Transformer):
     def _fitted(self, source: Source) -> Whitening:
         if self.method in BY_COLUMN:
             return fit_columns(source, self.method, self.ddof)
-        q = self._rank(source)
+        q = self.n_components
+        self._forget("rank_choice_")
+        if q == "auto":
+            self.rank_choice_ = automatic_rank(source)
+            q = self.rank_choice_.n_components
+        elif isinstance(q, Integral):
+            require_rank(q := int(q), source)
         unit = column_units(source, self.method)
         with progress_of(self) as watch:
             return fit_whitening(
@@ -205,36 +197,16 @@ class Whitener(Transformer):
                 options=EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch),
             )
 
-    def _rank(self, source: Source) -> int | float | None:
-        asked = self.n_components
-        self._forget("rank_choice_")
-        if asked == "auto":
-            self.rank_choice_ = automatic_rank(source)
-            return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source)
-            return int(asked)
-        return asked
-
-    def _require_freedom(self, sum_w: float) -> None:
-        if sum_w <= self.ddof:
-            raise ValueError(
-                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
-                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
-                "of rows, or use ddof=0"
-            )
-
     def _warn(self, source: Source) -> None:
         fit = self.result_
-        if self.method not in ("centre", "normalise"):
+        if self.method not in BY_COLUMN:
             warn_of_unlinked(source)
         if not fit.full_rank and self.method != "centre":
             which = describe_dependent(fit.dependent, source.names, source.observed().rows)
-            done = {
-                "normalise": "columns that do not vary are centred only",
-                "pca": "only those directions are whitened, one column for each",
-                "pca-cor": "only those directions are whitened, one column for each",
-            }.get(self.method, "only those directions are whitened")
+            done = "only those directions are whitened"
+            done += ", one column for each" if self.method in ROTATED else ""
+            if self.method == "normalise":
+                done = "columns that do not vary are centred only"
             sure = "" if fit.converged else ", as far as incomplete rows show (nearly collinear)"
             warn(
                 f"the {source.n_features} columns of X have rank {fit.rank}{which}{sure}: {done}",
@@ -310,14 +282,7 @@ class Whitener(Transformer):
     scale_ = property(attrgetter("result_.unit"))
     explained_variance_ = property(attrgetter("result_.variance"))
 
-    @property
-    def n_components_(self) -> int:
-        return len(self.result_.variance)
-
     rank_ = property(attrgetter("result_.rank"))
-
-    @property
-    def n_iter_(self) -> int:
-        return max(self.result_.n_iter, 1)
-
     converged_ = property(attrgetter("result_.converged"))
+    n_iter_ = property(lambda self: max(self.result_.n_iter, 1))
+    n_components_ = property(lambda self: len(self.result_.variance))

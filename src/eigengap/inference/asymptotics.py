@@ -31,7 +31,7 @@ import scipy.linalg
 from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources import Block, Source, column
 from eigengap.statistics.expected.gaussian import Expected
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.eigen.singular import SAFE, Matrix, Triplets, singular_triplets
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.matrices.completion import (
@@ -22,7 +21,7 @@ from eigengap.matrices.completion import (
 from eigengap.selection.rank import automatic_rank
 from eigengap.selection.rank.choose import seed_of
 from eigengap.sources import Rescaled, Source, as_source, warn_of_codes
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 CANCELS = 1e-8  # ||X||^2 - sum of s^2, relative to ||X||^2, below which it is summed anew
 FIRST_GUESS = 32  # triplets that are found first where a share of the squares is asked for

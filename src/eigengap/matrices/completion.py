@@ -1,7 +1,7 @@
 """A matrix of low rank by its factors, and matrix completion through probabilistic PCA.
 
 Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
-missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.ppca`;
+missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.fit`;
 here its expected rows W E[z | x] + mu are put into factors, with their errors.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

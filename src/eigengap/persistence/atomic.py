@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eigengap.printable import bare
@@ -19,16 +20,15 @@ from eigengap.runtime.part_files import Part, sync_folder, target_of
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write `data` to `path`, or leave what is there unchanged and raise OSError."""
     target = target_of(path)
-    part = Part(target)
-    try:
-        _write_through(part, data, _mode_of(target))
-        part.publish()
-    except OSError as error:  # which names the part, or no file where the disk is full
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
-    finally:
-        with suppress(OSError):
-            part.remove()  # unless it was renamed
-        part.release()
+    mode = None
+    with suppress(OSError):
+        mode = target.stat().st_mode & 0o7777
+    with _part_of(target) as part:
+        try:
+            _write_through(part, data, mode)
+            part.publish()
+        except OSError as error:  # which names the part, or no file where the disk is full
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
     sync_folder(target.parent)
 
 
@@ -39,13 +39,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
         target.exists()  # whether the name is valid
-        part = Part(target)
-        try:
+        with _part_of(target) as part:
             _write_through(part, b"\0", None)
-        finally:
-            with suppress(OSError):
-                part.remove()
-            part.release()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
@@ -53,17 +48,21 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         ) from None
 
 
+@contextmanager
+def _part_of(target: Path) -> Iterator[Part]:
+    part = Part(target)
+    try:
+        yield part
+    finally:
+        with suppress(OSError):
+            part.remove()  # unless it was renamed
+        part.release()
+
+
 def sweep(path: str | os.PathLike[str]) -> None:
     """Remove the parts of `path` that killed processes left behind."""
     with suppress(OSError):
         part_files.sweep(target_of(path))
-
-
-def _mode_of(target: Path) -> int | None:
-    try:
-        return target.stat().st_mode & 0o7777
-    except OSError:
-        return None
 
 
 def _write_through(part: Part, data: bytes, mode: int | None) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -144,9 +145,8 @@ class FileCheckpointer:
 
     def keep(self, state: State, steps: Steps, *, done: bool) -> None:
         run = self._runs[self._at]
-        if self._at + 1 < len(self._runs):
-            # Under a larger max_iter it went further than before: later runs are void.
-            del self._runs[self._at + 1 :]
+        # If it went further than before, under a larger max_iter, later runs are void.
+        del self._runs[self._at + 1 :]
         run.steps = steps
         run.now = (state, len(steps), done)
         self._dirty = True
@@ -229,10 +229,8 @@ class FileCheckpointer:
 
     def _read(self) -> None:
         arrays, header = read_tensors(self.path, kind=KIND)
-        try:
+        with _refusing(self.path):
             _require_header(header)
-        except ValueError as error:
-            raise _no_checkpoint(self.path, error) from None
         differences = _differences(header["identity"], self.identity)
         if differences:
             raise CheckpointMismatchError(
@@ -240,12 +238,10 @@ class FileCheckpointer:
                 f"{bare('; '.join(differences))}. Fit with what it was begun with to go on, or "
                 "give another path, or delete it to begin anew"
             )
-        try:
+        with _refusing(self.path):
             parts = _parts(arrays, len(header["runs"]))
             for part, facts in zip(parts, header["runs"], strict=True):
                 _require_run(part, facts["start"], done=facts["done"])
-        except ValueError as error:
-            raise _no_checkpoint(self.path, error) from None
         self._runs = [_Run.of(p, facts) for p, facts in zip(parts, header["runs"], strict=True)]
         self.remembered = header["remembered"]
         self._file = _which(self.path)
@@ -254,14 +250,9 @@ class FileCheckpointer:
 def _require_header(header: dict[str, Any]) -> None:
     """Refuse a header that no fit has written."""
     identity, remembered, runs = (header.get(k) for k in ("identity", "remembered", "runs"))
+    kinds = {"estimator": str, "version": str, "parameters": dict, "data": dict}
     if not isinstance(identity, dict) or not all(
-        isinstance(identity.get(key), kind)
-        for key, kind in (
-            ("estimator", str),
-            ("version", str),
-            ("parameters", dict),
-            ("data", dict),
-        )
+        isinstance(identity.get(key), kind) for key, kind in kinds.items()
     ):
         raise ValueError("it does not say of which fit it is")
     if not isinstance(remembered, dict) or not all(
@@ -279,14 +270,13 @@ def _require_header(header: dict[str, Any]) -> None:
 
 def _parts(arrays: dict[str, NDArray[Any]], count: int) -> list[dict[str, NDArray[Any]]]:
     """The arrays of each run."""
-    numbers = {str(k): k for k in range(count)}
-    parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(count)]
+    parts: dict[str, dict[str, NDArray[Any]]] = {str(k): {} for k in range(count)}
     for name, value in arrays.items():
         k, _, rest = name.partition(".")
-        if k not in numbers:
+        if k not in parts:
             raise ValueError("it has arrays of a run that it does not have")
-        parts[numbers[k]][rest] = value
-    return parts
+        parts[k][rest] = value
+    return list(parts.values())
 
 
 def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: bool) -> None:
@@ -319,11 +309,15 @@ def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: 
         raise ValueError("lists that did not grow together")
 
 
-def _no_checkpoint(path: Path, why: ValueError) -> CorruptFileError:
-    return CorruptFileError(
-        f"{bare(path)} is not a checkpoint that eigengap wrote: {bare(why)}. Give another path, or "
-        "delete it to begin anew"
-    )
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise CorruptFileError(
+            f"{bare(path)} is not a checkpoint that eigengap wrote: {bare(error)}. Give another "
+            "path, or delete it to begin anew"
+        ) from None
 
 
 def _which(path: Path) -> tuple[int, int]:
@@ -337,31 +331,24 @@ def _shapes(state: State) -> dict[str, list[Any]]:
     return {name: [value.dtype.str, *value.shape] for name, value in state.items()}
 
 
-def _present_names(identity: dict[str, Any]) -> Any:
-    """The parameters of a fit, by the names that they have now."""
-    parameters, kind = identity["parameters"], ESTIMATORS.get(identity["estimator"])
-    version = identity.get("kind_version", 1)
-    if kind is not None and version in range(1, kind.version):
-        for upgrade in kind.upgrades[version - 1 :]:
-            parameters = upgrade(parameters)
-    return parameters
-
-
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What of a fit has changed, in words."""
-    found = []
-    for key in ("estimator", "version"):
-        if before[key] != now[key]:
-            found.append(f"{key} {before[key]}, now {now[key]}")
+    found = [
+        f"{key} {before[key]}, now {now[key]}"
+        for key in ("estimator", "version")
+        if before[key] != now[key]
+    ]
     if found:
         return found
-    old, new = _present_names(before), now["parameters"]
+    old, new = before["parameters"], now["parameters"]
+    kind, version = ESTIMATORS.get(before["estimator"]), before.get("kind_version", 1)
+    if kind is not None and version in range(1, kind.version):
+        old = kind.upgraded(old, version)  # by the names that they have now
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
             found.append(f"{name}={old.get(name)!r}, now {new.get(name)!r}")
     old, new = before["data"], now["data"]
-    changed = [name for name in new if old.get(name) != new[name]]
-    for name in changed:
+    for name in (name for name in new if old.get(name) != new[name]):
         is_count = not (isinstance(new[name], str) and len(new[name]) == 64)
         counts = f" ({old.get(name)}, now {new[name]})" if is_count and new[name] else ""
         found.append(f"the data differ in their {name}{counts}")

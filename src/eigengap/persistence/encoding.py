@@ -8,7 +8,7 @@ cannot hold, functions above all, is refused with its place in the estimator.
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -16,36 +16,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnsavableError
-from eigengap.persistence import array_nodes, generator_nodes
-from eigengap.persistence.array_nodes import MalformedError, Node
+from eigengap.persistence import nodes
 from eigengap.persistence.checks import require_estimator, require_value
 from eigengap.persistence.kinds import ESTIMATORS, Kind, kind_of
+from eigengap.persistence.nodes import MalformedError, Node
 
 # Parameters of the machine, not of the model: a file must not make a later fit write somewhere.
 NOT_KEPT = {"checkpoint": None}
 # Attributes that do not belong to the fit; scikit-learn's belong to the process that sets them.
 NOT_OF_FIT = (
-    "provenance_",
-    "_metadata_request",
-    "_skl_callbacks",
-    "_callback_fit_ctx",
+    "provenance_", "_metadata_request", "_skl_callbacks", "_callback_fit_ctx",
     "_parent_callback_ctx",
-)
+)  # fmt: skip
 LARGEST_INTEGER = 4096  # bits
 DEEPEST = 64  # nodes inside of each other
 LETTERS = 120  # of a name in a message
 
+_KEEP = '="precomputed" and keep the function in your own code'
 WAYS_OUT = {
-    "kernel": "Give a kernel by its name, one of eigengap.models.kernels, or fit with "
-    'kernel="precomputed" and keep the function in your own code',
-    "metric": 'Give a metric by its name, or fit with metric="precomputed" and keep the function '
-    "in your own code",
-    "affinity": 'Give an affinity by its name, or fit with affinity="precomputed" and keep the '
-    "function in your own code",
+    "kernel": "Give a kernel by its name, one of eigengap.models.kernels, or fit with kernel"
+    + _KEEP,
+    "metric": f"Give a metric by its name, or fit with metric{_KEEP}",
+    "affinity": f"Give an affinity by its name, or fit with affinity{_KEEP}",
     "estimator": "Give an estimator of eigengap",
     "fun": 'Give it by its name ("logcosh", "exp", "cube")',
 }
-ANOTHER_WAY = "Give it by a name, where the parameter takes one"
 
 
 class Encoder:
@@ -56,7 +51,7 @@ class Encoder:
         self.tensors: dict[str, NDArray[Any]] = {}
         self._known: dict[int, int] = {}  # id of an object: its node
         self._alive: list[Any] = []  # so that no id is reused
-        self._width = array_nodes.Width()
+        self._width = nodes.Width()
         self._open: set[int] = set()  # ids of what is being written
 
     def child(self, value: Any, where: str) -> Any:
@@ -64,11 +59,15 @@ class Encoder:
         if value is None or type(value) in (bool, str):
             return value
         if type(value) is int:
-            return _integer(value, where)
+            if value.bit_length() > LARGEST_INTEGER:
+                raise _unholdable(where, f"a number of {value.bit_length()} bits")
+            return value
         if type(value) is float:
             return value if np.isfinite(value) else {"float": repr(value)}
         if isinstance(value, np.generic):
-            return self._scalar(value, where)
+            if isinstance(value, np.str_) or nodes.is_numeric(np.asarray(value).dtype):
+                return nodes.scalar_node(value)
+            raise _unholdable(where, f"a {type(value).__name__}")
         key = id(value)
         if key not in self._known:
             if key in self._open:
@@ -98,24 +97,25 @@ class Encoder:
     def _node(self, value: Any, where: str) -> Node:
         if isinstance(value, np.ndarray):
             return self._array(value, where)
-        if array_nodes.is_sparse(value):
-            return array_nodes.sparse_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
-        if generator_nodes.is_generator(value):
-            return generator_nodes.generator_node(
-                value, lambda v, name: self.child(v, f"{where}.{name}")
-            )
-        if _is_column(value):  # as a parameter that lists columns, or codes
+        if nodes.is_sparse(value):
+            return nodes.sparse_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
+        if nodes.is_generator(value):
+            return nodes.generator_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
+        library = type(value).__module__.partition(".")[0]
+        if library in ("pandas", "polars", "pyarrow") and hasattr(value, "__array__"):
+            # An index or a series, as a parameter that lists columns, or codes.
             return self._array(np.asarray(value), where)
         if type(value) is range:
             return {"is": "range", "items": [value.start, value.stop, value.step]}
         if type(value) in (list, tuple, set, frozenset):
-            return self._series(value, where)
+            items = [self.child(item, f"{where}.{k}") for k, item in enumerate(value)]
+            if type(value) in (set, frozenset):
+                items.sort(key=repr)  # the same file for the same set
+            return {"is": type(value).__name__, "items": items}
         if type(value) is dict:
             return {"is": "dict", "items": self._pairs(value, where)}
-        if (type(value).__module__, type(value).__name__) == (
-            "eigengap.selection.rank.choice",
-            "ReadOnly",
-        ):
+        cls = type(value)
+        if (cls.__module__, cls.__name__) == ("eigengap.selection.rank.choice", "ReadOnly"):
             return {"is": "readonly", "items": self._pairs(dict(value), where)}
         if isinstance(value, PurePath):
             return {"is": "path", "path": str(value)}
@@ -123,39 +123,29 @@ class Encoder:
         if kind is None:
             raise _unsavable(value, where)
         write = self._estimator if kind.name in ESTIMATORS else self._value
-        return write(value, kind, where)
+        try:
+            return write(value, kind, where)
+        except MalformedError as error:
+            raise UnsavableError(
+                f"{_place(where)} is not as eigengap makes it, and would not be read again: {error}"
+            ) from None
 
     def _array(self, array: NDArray[Any], where: str) -> Node:
         if isinstance(array, np.ma.MaskedArray | np.matrix):
             raise _unsavable(array, where)
-        if array_nodes.is_numeric(array.dtype):
-            return array_nodes.array_node(array, where, self.put)
+        if nodes.is_numeric(array.dtype):
+            return nodes.array_node(array, where, self.put)
         if array.dtype.kind == "U" and self._width.takes(
             array.dtype.itemsize // 4, array.reshape(-1).tolist()
         ):
-            return array_nodes.strings_node(array, where, self.put)
+            return nodes.strings_node(array, where, self.put)
         if array.dtype.kind != "O":
-            raise UnsavableError(
-                f"{_place(where)} is an array of {array.dtype}, which a model file cannot hold"
-            )
+            raise _unholdable(where, f"an array of {array.dtype}")
         items = array.reshape(-1).tolist()
         if all(type(item) is str for item in items):
-            return array_nodes.strings_node(array, where, self.put)
+            return nodes.strings_node(array, where, self.put)
         children = [self.child(item, f"{where}.{k}") for k, item in enumerate(items)]
         return {"is": "objects", "shape": list(array.shape), "items": children}
-
-    def _scalar(self, value: np.generic, where: str) -> Node:
-        if isinstance(value, np.str_) or array_nodes.is_numeric(np.asarray(value).dtype):
-            return array_nodes.scalar_node(value)
-        raise UnsavableError(
-            f"{_place(where)} is a {type(value).__name__}, which a model file cannot hold"
-        )
-
-    def _series(self, value: Any, where: str) -> Node:
-        items = [self.child(item, f"{where}.{k}") for k, item in enumerate(value)]
-        if type(value) in (set, frozenset):
-            items.sort(key=repr)  # the same file for the same set
-        return {"is": type(value).__name__, "items": items}
 
     def _pairs(self, value: dict[Any, Any], where: str) -> list[list[Any]]:
         return [
@@ -164,16 +154,13 @@ class Encoder:
         ]
 
     def _value(self, value: Any, kind: Kind, where: str) -> Node:
-        assert is_dataclass(value)
         names = kind.remade_from or tuple(field.name for field in fields(value))
         held = {name: getattr(value, name) for name in names}
-        if kind.name == "Neighbours":
-            held["search"] = _repeatable(value)
+        if kind.name == "Neighbours" and value.search.algorithm == "approximate":
+            # Whose outcome depends on the number of threads.
+            held["search"] = replace(value.search, n_jobs=int(value.index.n_jobs))
         written = {name: self.child(item, f"{where}.{name}") for name, item in held.items()}
-        try:
-            require_value(kind, type(value), held)
-        except MalformedError as error:
-            raise _not_as_made(where, error) from None
+        require_value(kind, type(value), held)
         return {"is": "value", "kind": kind.name, "version": kind.version, "fields": written}
 
     def _estimator(self, estimator: Any, kind: Kind, where: str) -> Node:
@@ -187,37 +174,11 @@ class Encoder:
             if name not in given and name not in NOT_OF_FIT
         }
         attributes = {name: self.child(value, f"{at}{name}") for name, value in held.items()}
-        try:
-            require_estimator(type(estimator), held, given)
-        except MalformedError as error:
-            raise _not_as_made(where, error) from None
+        require_estimator(type(estimator), held, given)
         return {
-            "is": "estimator",
-            "kind": kind.name,
-            "version": kind.version,
-            "parameters": parameters,
-            "attributes": attributes,
-        }
-
-
-def _is_column(value: Any) -> bool:
-    """Whether it is an index or a series of a frame library, which is kept as an array."""
-    library = type(value).__module__.partition(".")[0]
-    return library in ("pandas", "polars", "pyarrow") and hasattr(value, "__array__")
-
-
-def _repeatable(neighbours: Any) -> Any:
-    """The search with all that it depends on: for an approximate one, the number of threads."""
-    search = neighbours.search
-    if search.algorithm != "approximate":
-        return search
-    return replace(search, n_jobs=int(neighbours.index.n_jobs))
-
-
-def _integer(value: int, where: str) -> int:
-    if value.bit_length() > LARGEST_INTEGER:
-        raise UnsavableError(f"{_place(where)} is a number of {value.bit_length()} bits")
-    return value
+            "is": "estimator", "kind": kind.name, "version": kind.version,
+            "parameters": parameters, "attributes": attributes,
+        }  # fmt: skip
 
 
 def _named(key: Any, k: int) -> str:
@@ -230,23 +191,20 @@ def _place(where: str) -> str:
     return f"{where[:LETTERS]!r}" if where else "what is to be saved"
 
 
-def _not_as_made(where: str, error: MalformedError) -> UnsavableError:
-    return UnsavableError(
-        f"{_place(where)} is not as eigengap makes it, and would not be read again: {error}"
-    )
+def _unholdable(where: str, what: str) -> UnsavableError:
+    return UnsavableError(f"{_place(where)} is {what}, which a model file cannot hold")
 
 
 def _unsavable(value: Any, where: str) -> UnsavableError:
-    cls = type(value)
+    cls, parameter = type(value), where.rpartition(".")[2]
     if callable(value):
         name = getattr(value, "__name__", cls.__name__)
-        parameter = where.rpartition(".")[2]
-        return UnsavableError(
-            f"{_place(where)} is a function ({name!s:.60}), and a model file holds no code. "
-            f"{WAYS_OUT.get(parameter, ANOTHER_WAY)}"
+        what = f"a function ({name!s:.60}), and a model file holds no code"
+        way_out = WAYS_OUT.get(parameter, "Give it by a name, where the parameter takes one")
+    else:
+        what = (
+            f"a {cls.__module__}.{cls.__qualname__}, and a model file holds only what eigengap "
+            "makes itself"
         )
-    way_out = WAYS_OUT.get(where.rpartition(".")[2], "")
-    return UnsavableError(
-        f"{_place(where)} is a {cls.__module__}.{cls.__qualname__}, and a model file holds only "
-        f"what eigengap makes itself. {way_out}".rstrip()
-    )
+        way_out = WAYS_OUT.get(parameter, "")
+    return UnsavableError(f"{_place(where)} is {what}. {way_out}".rstrip())

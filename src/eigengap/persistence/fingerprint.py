@@ -24,14 +24,16 @@ def fingerprint(source: Source) -> dict[str, Any]:
     anywhere.
     """
     observed, checksum = source.observed(), source.reduce(_Checksum.of)
+    counts = np.asarray(observed.per_column, dtype="<i8")
+    names = None
+    if source.names is not None:
+        names = "\0".join(source.names).encode(errors="backslashreplace")
     return {
         "rows": observed.rows,
         "sum of weights": f"{observed.sum_w:.12g}",  # as sums by block differ
         "columns": source.n_features,
-        "column names": None if source.names is None else _texts(source.names),
-        "seen cells of the columns": _sha256(
-            np.asarray(observed.per_column, dtype="<i8").tobytes()
-        ),
+        "column names": None if names is None else hashlib.sha256(names).hexdigest(),
+        "seen cells of the columns": hashlib.sha256(counts.tobytes()).hexdigest(),
         "values": f"{checksum.values:064x}",
         "cell_sd": f"{checksum.cell_sd:064x}" if source.has_cell_sd else None,
     }
@@ -82,11 +84,3 @@ def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
     same: Array = np.array(values, dtype=np.float64, order="C") + 0.0
     same[np.isnan(same)] = np.nan
     return same.view(np.uint64)
-
-
-def _texts(names: tuple[str, ...]) -> str:
-    return _sha256("\0".join(names).encode(errors="backslashreplace"))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

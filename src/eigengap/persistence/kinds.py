@@ -38,12 +38,18 @@ class Kind:
     def version(self) -> int:
         return 1 + len(self.upgrades)
 
+    def upgraded(self, given: Fields, version: int) -> Fields:
+        """Fields of an earlier version as they are now."""
+        for upgrade in self.upgrades[version - 1 :]:
+            given = upgrade(given)
+        return given
+
     def load(self) -> type[Any]:
         found: type[Any] = getattr(import_module(self.home), self.qualname)
         return found
 
 
-def _renaming(former: Mapping[str, str]) -> Upgrade:
+def _renaming(**former: str) -> Upgrade:
     return lambda fields: {former.get(name, name): value for name, value in fields.items()}
 
 
@@ -53,31 +59,26 @@ def _isotropic(parameters: Fields) -> Fields:
     return {**parameters, "noise": "isotropic" if noise == "ppca" else noise}
 
 
-# Parameters that had another name in version 1 of an estimator.
-_PARAMETER_UPGRADES: dict[str, tuple[Upgrade, ...]] = {
-    "PPCA": (_renaming({"noise": "distribution", "method": "solver"}),),
-    "FactorAnalysis": (_renaming({"noise": "distribution"}),),
-    "StoppedFactorAnalysis": (_renaming({"noise": "distribution"}),),
-    "LaplacianEigenmaps": (_renaming({"graph": "symmetrize"}),),
+# Parameters and fields that had another name in version 1 of their kind.
+_UPGRADES: dict[str, tuple[Upgrade, ...]] = {
+    "PPCA": (_renaming(noise="distribution", method="solver"),),
+    "FactorAnalysis": (_renaming(noise="distribution"),),
+    "StoppedFactorAnalysis": (_renaming(noise="distribution"),),
+    "LaplacianEigenmaps": (_renaming(graph="symmetrize"),),
     "ICA": (_isotropic,),
+    "ObservationPattern": (_renaming(seen="observed", seen_w="observed_w"),),
+    "Architecture": (_renaming(sees_gaps="sees_missing"),),
+    "Reference": (_renaming(n_seen="n_observed"),),
+    "Moments": (_renaming(n_gaps="n_missing"),),
+    "Stream": (_renaming(n_gappy="n_incomplete", gappy_w="incomplete_w"),),
 }
 
-
-def _estimators() -> list[Kind]:
-    kinds = [
-        Kind(entry.name, entry.home, entry.name, _PARAMETER_UPGRADES.get(entry.name, ()))
-        for entry in registry.ESTIMATORS
-    ]
+_ESTIMATORS = {
+    **{entry.name: f"estimators.{entry.module}:{entry.name}" for entry in registry.ESTIMATORS},
     # Models that LowRankImputer tries, and no one else.
-    within = ("StoppedFactorAnalysis", "ColumnMeans")
-    return [
-        *kinds,
-        *(
-            Kind(name, "eigengap.estimators.shared.inner", name, _PARAMETER_UPGRADES.get(name, ()))
-            for name in within
-        ),
-    ]
-
+    "StoppedFactorAnalysis": "estimators.shared.inner:StoppedFactorAnalysis",
+    "ColumnMeans": "estimators.shared.inner:ColumnMeans",
+}
 
 # Name in files: where its class lies below eigengap.
 _VALUES = {
@@ -113,7 +114,7 @@ _VALUES = {
     "MixtureOfLinearGaussians": "models.gaussian.mixture:MixtureOfLinearGaussians",
     "Architecture": "models.network.autoencoder:Architecture",
     "Network": "models.network.autoencoder:Network",
-    "Perceptron": "models.network.perceptron:Perceptron",
+    "Perceptron": "models.network.autoencoder:Perceptron",
     "Reference": "models.gaussian.reference:Reference",
     "StudentLinearGaussian": "models.gaussian.student:StudentLinearGaussian",
     "Curve": "selection.rank.choice:Curve",
@@ -124,7 +125,7 @@ _VALUES = {
     "ColumnRange": "statistics.moments:ColumnRange",
     "Moments": "statistics.moments:Moments",
     "Block": "sources.base:Block",
-    "Drawn": "sources.drawn:Drawn",
+    "Drawn": "sources.base:Drawn",
     "StandardisedRows": "fitting.gp.start:Standard",
     "KernelFit": "fitting.kernel.fit:KernelFit",
     "LaplacianFit": "fitting.laplacian.fit:LaplacianFit",
@@ -141,6 +142,7 @@ _VALUES = {
     "Whitening": "fitting.gaussian.whitening:Whitening",
     "RowDistances": "fitting.graph.distances:RowDistances",
     "NeighbourSearch": "fitting.graph.neighbours:Search",
+    "Neighbours": "fitting.graph.neighbours:Neighbours",
     "Batches": "estimators.shared.partial:_Batches",
 }
 
@@ -156,35 +158,20 @@ _FORMER = {
     "online_em.Units": "StreamUnits",
     "expected.Expected": "ExpectedStatistics",
 }
-# Fields that had another name in version 1 of their kind.
-_FORMER_FIELDS = {
-    "ObservationPattern": {"seen": "observed", "seen_w": "observed_w"},
-    "Architecture": {"sees_gaps": "sees_missing"},
-    "Reference": {"n_seen": "n_observed"},
-    "Moments": {"n_gaps": "n_missing"},
-    "Stream": {"n_gappy": "n_incomplete", "gappy_w": "incomplete_w"},
-}
+# Trees and searches of other packages are grown again from the rows, to the same ones.
+_REMADE = {"Neighbours": ("search", "rows")}
 
 
-def _values() -> list[Kind]:
-    kinds = []
-    for name, where in _VALUES.items():
+def _kinds(table: Mapping[str, str]) -> Mapping[str, Kind]:
+    kinds = {}
+    for name, where in table.items():
         home, _, qualname = where.partition(":")
-        former = _FORMER_FIELDS.get(name)
-        upgrades = (_renaming(former),) if former else ()
-        kinds.append(Kind(name, f"eigengap.{home}", qualname, upgrades))
-    # Trees and searches of other packages are grown again from the rows, to the same ones.
-    grown = Kind(
-        "Neighbours",
-        "eigengap.fitting.graph.neighbours",
-        "Neighbours",
-        remade_from=("search", "rows"),
-    )
-    return [*kinds, grown]
+        upgrades, remade = _UPGRADES.get(name, ()), _REMADE.get(name, ())
+        kinds[name] = Kind(name, f"eigengap.{home}", qualname, upgrades, remade)
+    return MappingProxyType(kinds)
 
 
-ESTIMATORS = MappingProxyType({kind.name: kind for kind in _estimators()})
-VALUES = MappingProxyType({kind.name: kind for kind in _values()})
+ESTIMATORS, VALUES = _kinds(_ESTIMATORS), _kinds(_VALUES)
 _BY_CLASS = {(k.home, k.qualname): k for k in (*ESTIMATORS.values(), *VALUES.values())}
 
 

@@ -7,20 +7,31 @@ wrote it, some facts that can be read without loading, and where the model comes
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from eigengap.exceptions import CorruptFileError, NewerFormatError
 from eigengap.exceptions import UnsavableError as UnsavableError
+from eigengap.persistence import nodes
 from eigengap.persistence.atomic import sweep
+from eigengap.persistence.decoding import REFUSALS, Decoder
 from eigengap.persistence.encoding import Encoder
 from eigengap.persistence.kinds import ESTIMATORS, kind_of
+from eigengap.persistence.nodes import MalformedError, Node, require
 from eigengap.persistence.provenance import provenance_of, require_flat
-from eigengap.persistence.tensors import read_head, read_tensors, write_tensors
+from eigengap.persistence.tensors import TensorFacts, read_head, read_tensors, write_tensors
 from eigengap.printable import bare
 
 KIND = "model"
+# Of what `inspect_file` shows of parameters:
+DEEPEST = 6  # levels
+MOST = 50  # entries of a list
+MOST_AT_ALL = 10_000  # entries
+LONGEST = 1000  # letters of a text
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,8 @@ def save(
     """
     kind = kind_of(type(estimator))
     if kind is None or kind.name not in ESTIMATORS:
-        cls = type(estimator)
-        raise UnsavableError(
-            f"a {cls.__module__}.{cls.__qualname__} is no estimator of eigengap, and model files "
-            "hold no other"
-        )
+        what = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+        raise UnsavableError(f"a {what} is no estimator of eigengap, and model files hold no other")
     if not _is_fitted(estimator):
         raise UnsavableError(f"this {kind.name} is not fitted: call fit before save")
     record = require_flat(provenance_of() if provenance is None else provenance)
@@ -169,26 +177,28 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> again.provenance_
     {'data': 'eye'}
     """
-    from eigengap.persistence.array_nodes import MalformedError
-    from eigengap.persistence.decoding import REFUSALS, Decoder
-
     arrays, header = read_tensors(path, kind=KIND)
-    writer = str(header.get("writer"))
-    try:
-        estimator = Decoder(arrays, writer).make(header.get("nodes"))
+    with _refusing(path):
+        estimator = Decoder(arrays, str(header.get("writer"))).make(header.get("nodes"))
         kind = kind_of(type(estimator))
         if kind is None or kind.name not in ESTIMATORS or kind.name != header.get("kind"):
             raise MalformedError("it holds no estimator, or another than it says")
-        if not _is_fitted(estimator):
-            raise MalformedError("the estimator is not fitted")
+        require(_is_fitted(estimator), "the estimator is not fitted")
         estimator.provenance_ = require_flat(header.get("provenance"))
+    return estimator
+
+
+@contextmanager
+def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of what a file says name the file."""
+    try:
+        yield
     except NewerFormatError as error:
         raise NewerFormatError(f"{bare(path)}: {bare(error)}") from None
     except REFUSALS as error:
         raise CorruptFileError(
             f"{bare(path)} is not a model that eigengap wrote: {bare(error)}. Give another path"
         ) from None
-    return estimator
 
 
 def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
@@ -214,32 +224,23 @@ def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
     >>> facts.kind, facts.n_features, facts.summary["n_components"]
     ('PCA', 3, 1)
     """
-    from eigengap.persistence.array_nodes import MalformedError
-    from eigengap.persistence.description import Description
-
     head = read_head(path, kind=KIND)
     header = head.header
-    try:
-        description = Description(
-            header.get("nodes"), head.tensors, lambda: read_tensors(path, kind=KIND)[0]
-        )
+    with _refusing(path):
+        description = Description(header.get("nodes"), head.tensors)
         return ModelFacts(
             path=Path(path),
             size=head.size,
             format=head.format,
             version=str(header.get("writer")),
-            kind=description.kind,
+            kind=str(description.root["kind"]),
             parameters=description.parameters(),
             n_features=description.n_features(),
-            feature_names=description.feature_names(),
+            feature_names=description.feature_names(lambda: read_tensors(path, kind=KIND)[0]),
             provenance=require_flat(header.get("provenance")),
-            tensors=tuple((t.name, t.dtype, t.shape) for t in head.tensors),
+            tensors=head.tensors,
             summary=require_flat(header.get("summary")),
         )
-    except (MalformedError, TypeError, ValueError, LookupError) as error:
-        raise CorruptFileError(
-            f"{bare(path)} is not a model that eigengap wrote: {bare(error)}. Give another path"
-        ) from None
 
 
 def _is_fitted(estimator: Any) -> bool:
@@ -269,6 +270,89 @@ def _plain(value: Any) -> Any:
     if getattr(value, "ndim", 0) != 0:
         return None
     value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float) and value not in (float("inf"), float("-inf")) and value == value:
-        return value
-    return value if isinstance(value, bool | int) else None
+    return value if isinstance(value, int | float) and isfinite(value) else None
+
+
+class Description:
+    """The estimator that is the last node of a file, as JSON; its objects are not made."""
+
+    def __init__(self, given: Any, tensors: tuple[TensorFacts, ...]) -> None:
+        if not isinstance(given, list) or not given or not isinstance(given[-1], dict):
+            raise MalformedError("it holds nothing")
+        self.nodes, self.root = given, given[-1]
+        is_estimator = self.root.get("is") == "estimator" and isinstance(self.root.get("kind"), str)
+        require(is_estimator, "it holds no estimator")
+        self._tensors = {tensor.name: tensor for tensor in tensors}
+        self._remaining = MOST_AT_ALL
+
+    def parameters(self) -> dict[str, Any]:
+        given = self._part(self.root, "parameters")
+        return {name: self._shown(value, 0) for name, value in sorted(given.items())}
+
+    def n_features(self) -> int | None:
+        count = self._shown(self._part(self.root, "attributes").get("n_features_in_"), 0)
+        return count if isinstance(count, int) else None
+
+    def feature_names(self, read: Callable[[], dict[str, Any]]) -> tuple[str, ...] | None:
+        """They may lie among the arrays, which `read` reads."""
+        given = self._part(self.root, "attributes").get("feature_names_in_")
+        if given is None:
+            return None
+        node = self._node(given, len(self.nodes) - 1)
+        tensors = read() if "text" in node else {}
+        return tuple(nodes.strings_in(node, lambda name: tensors[name]))
+
+    def _part(self, node: Node, name: str) -> dict[str, Any]:
+        part = node.get(name)
+        if not isinstance(part, dict):
+            raise MalformedError(f"a {node.get('is')!s:.40} without {name}")
+        return part
+
+    def _node(self, given: Any, before: int) -> Node:
+        at = given.get("at") if isinstance(given, dict) else None
+        if type(at) is not int or not 0 <= at < before or not isinstance(self.nodes[at], dict):
+            raise MalformedError("a part that points at nothing before it")
+        node: Node = self.nodes[at]
+        return node
+
+    def _shown(self, given: Any, depth: int) -> Any:
+        """A value as JSON has it, as far as it is short."""
+        self._remaining -= 1
+        if given is None or type(given) in (bool, int, float):
+            return _finite(given)
+        if isinstance(given, str):
+            return given if len(given) <= LONGEST else f"{given[:LONGEST]}..."
+        require(isinstance(given, dict), "a value that is none")
+        if "float" in given or "text" in given:
+            return str(given.get("float", given.get("text")))[:LONGEST]
+        if "scalar" in given:
+            return _finite(nodes.scalar_of(given).item())
+        if depth >= DEEPEST or self._remaining <= 0:
+            return "..."
+        return self._of_node(self._node(given, len(self.nodes)), depth + 1)
+
+    def _of_node(self, node: Node, depth: int) -> Any:
+        what, items = str(node.get("is")), node.get("items")
+        if what in ("list", "tuple", "set", "frozenset") and isinstance(items, list):
+            shown = [self._shown(item, depth) for item in items[:MOST]]
+            return [*shown, "..."] if len(items) > MOST else shown
+        if what in ("dict", "readonly") and isinstance(items, list):
+            return {str(self._shown(k, depth)): self._shown(v, depth) for k, v in items[:MOST]}
+        if what == "path":
+            return str(node.get("path"))
+        if what in ("value", "estimator"):
+            inner = self._part(node, "fields" if what == "value" else "parameters")
+            parts = {name: self._shown(value, depth) for name, value in inner.items()}
+            return {"kind": str(node.get("kind")), **parts}
+        if what == "array" and node.get("tensor") in self._tensors:
+            tensor = self._tensors[node["tensor"]]
+            size = " x ".join(map(str, tensor.shape)) or "one number"
+            return f"array of {node.get('dtype', tensor.dtype)!s:.20}, {size}"
+        words = {"strings": "array of texts", "objects": "array of objects", "random": "generator"}
+        return words.get(what, f"{what:.40}")
+
+
+def _finite(value: Any) -> Any:
+    """A number, or the text of what JSON has no number for."""
+    is_number = value is None or isinstance(value, int)
+    return value if is_number or (isinstance(value, float) and isfinite(value)) else repr(value)

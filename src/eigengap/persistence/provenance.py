@@ -96,16 +96,15 @@ def require_flat(record: Any) -> dict[str, Any]:
     if len(record) > MOST:
         raise ValueError(f"provenance has {len(record)} entries; at most {MOST} are kept")
     for name, value in record.items():
+        entry = f"provenance[{name!r:.60}]"
         if not isinstance(name, str):
             raise TypeError(f"provenance must have texts for names, got {name!r:.60}")
         if value is not None and type(value) not in (str, int, float, bool):
-            raise TypeError(
-                f"provenance[{name!r:.60}] must be a text, a number, a truth value or None, got "
-                f"{type(value).__name__}"
-            )
+            kind = type(value).__name__
+            raise TypeError(f"{entry} must be a text, a number, a truth value or None, got {kind}")
         if isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"provenance[{name!r:.60}] is {value}, which JSON has no word for")
+            raise ValueError(f"{entry} is {value}, which JSON has no word for")
         too_long = isinstance(value, str) and len(value) > LONGEST
         if too_long or len(name) > LONGEST or (type(value) is int and value.bit_length() > 64):
-            raise ValueError(f"provenance[{name!r:.60}] is too long")
+            raise ValueError(f"{entry} is too long")
     return dict(record)

@@ -13,13 +13,22 @@ One entry for each field that other code relies on, in words:
   been fitted yet;
 - `@` and names: a value or estimator of one of these kinds; `@imputer` any estimator that imputes.
 
-A name with dots is a part of a part.
+A name with dots is a part of a part. What no words can say stands in `RULES`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from eigengap.persistence.kinds import kind_of
+
+PROBED = 20  # points of a Gaussian process at which its variance is checked
+MOST_JOBS = 1 << 31
+LARGEST = float(np.sqrt(np.finfo(np.float64).max))  # in units of the data, as in fits
 
 Table = Mapping[str, Mapping[str, str]]
 
@@ -118,7 +127,8 @@ ColumnMeans | mean_: ! d | degrees_: ! d + | scale_: ! d 0+
 FactorAnalysis | *linear
 GPLVM | *rows | method_: ! text | model_: ! @GaussianProcesses | model_.support: m q
     | _predictive: ! @GaussianProcesses | _predictive.support: m q | relevance_: q ~
-    | _order: ! q <q | _present: ! p <n | _standard: ! @StandardisedRows | _standard.given: p d ?
+    | _only.embedding_sd_: n q 0+ ? | _order: ! q <q | _present: ! p <n
+    | _standard: ! @StandardisedRows | _standard.given: p d ?
     | _back: ! none @Perceptron LandmarkMap | _back.coefficients: b q | _back.landmarks: b d ?
     | _back.W0: d q
 ICA | model_: ! @AffineMap | model_.A: k d | density_: ! none @LinearGaussian | whitening_: k d
@@ -153,3 +163,148 @@ Whitener | result_: ! @Whitening | result_.unit: d +
 """,
     **_SHARED,
 )
+
+# Rules -----------------------------------------------------------------------------------------
+
+
+class Held:
+    """Fields of a value, attributes or parameters of an estimator; None where there is none."""
+
+    def __init__(self, held: Mapping[str, Any]) -> None:
+        self.__dict__.update(held)
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+
+def kind_name(value: Any) -> str:
+    kind = kind_of(type(value))
+    return "" if kind is None else kind.name
+
+
+def _is_metric(parameters: Any, rows: Any) -> bool:
+    """Array parameters of a metric have a finite number for each column, or for each pair."""
+    d = rows.shape[-1]
+    for value in (parameters or {}).values():
+        array = np.asarray(value)
+        shapes = ((d,), (d, d)) if isinstance(value, np.ndarray) else ((), (d,), (d, d))
+        if array.dtype.kind not in "fiubU" or array.shape not in shapes:
+            return False
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return False
+    return True
+
+
+def _fits_products(A: Any, means: Any) -> bool:
+    """Coordinates are sums of these products, and their squares must not overflow."""
+    largest = [float(np.abs(array).max(initial=0.0)) for array in (A, means)]
+    return largest[0] * largest[1] * len(means) <= LARGEST
+
+
+def _leaves_variance(v: Held, _: Held) -> bool:
+    """Observations reduce the variance at a point by no more than all of it, up to rounding."""
+    some = v.support[:PROBED]
+    k, prior = v.kernel.matrix(some, v.support), v.kernel.diagonal(some)
+    least = -1e-3 * np.max(prior, initial=0.0)
+    return all(np.all(prior - np.einsum("nm,nm->n", k @ B, k) >= least) for B in v.reductions)
+
+
+def _is_graph(v: Held, _: Held) -> bool:
+    """Neighbours must be nodes: compiled code does not check them."""
+    arrays = (v.indptr, v.indices, v.lengths)
+    if not all(isinstance(array, np.ndarray) and array.ndim == 1 for array in arrays):
+        return False
+    if len(v.indptr) < 1 or len(v.indices) != len(v.lengths):
+        return False
+    is_whole = v.indptr[0] == 0 and v.indptr[-1] == len(v.indices)
+    is_ordered = is_whole and np.all(np.diff(v.indptr) >= 0)
+    return bool(is_ordered and np.all((v.indices >= 0) & (v.indices < len(v.indptr) - 1)))
+
+
+def _has_batches(v: Held, _: Held) -> bool:
+    """Batches that wait are as wide as the others."""
+    d, shapes = len(v.origin), [block.values.shape for block in v.waiting]
+    return v.patterns.rows.shape[1] == d + 1 and all(n and width == d for n, width in shapes)
+
+
+def _has_models(v: Held, _: Held) -> bool:
+    kinds = [kind_name(model) for model in v.models_] if isinstance(v.models_, list) else []
+    return len(kinds) == len(v.classes_) and set(kinds) <= {"PPCA", "FactorAnalysis"}
+
+
+def _has_rows(v: Held, p: Held) -> bool:
+    """Affinities of new rows are to those of the fit."""
+    if _is_precomputed(p.affinity):
+        needed = [] if p.affinity == "precomputed" else [v._weights]
+    else:
+        needed = [v._rows_, *([v.gamma_] if p.affinity == "rbf" else [v._neighbours, v._weights])]
+    return all(part is not None for part in needed)
+
+
+def _is_precomputed(given: Any) -> bool:
+    return isinstance(given, str) and given.startswith("precomputed")
+
+
+def _has_ridge(v: Held, p: Held) -> bool:
+    is_auto = isinstance(p.preimage, str) and p.preimage == "auto"
+    regresses = p.fit_inverse_transform if is_auto else p.preimage == "ridge"
+    return isinstance(regresses, bool | np.bool_) and (not regresses or v._ridge is not None)
+
+
+# What a value, or an estimator with its parameters, must not have, and the rule that it has not.
+RULES: Mapping[str, Mapping[str, Callable[[Held, Held], Any]]] = {
+    "ClassicalMDS": {
+        "no distances_": lambda v, p: (
+            kind_name(v.model_) == "AffineMap"
+            or _is_precomputed(p.metric)
+            or v.distances_ is not None
+        ),
+    },
+    "FactorAnalysis": {
+        "no rotation_": lambda v, p: None in (p.rotation, v.model_) or v.rotation_ is not None
+    },
+    "GaussianProcesses": {"reductions beyond the variance there is": _leaves_variance},
+    "GowerMap": {"A and means whose products overflow": lambda v, p: _fits_products(v.A, v.means)},
+    "Graph": {"arrays that do not fit, or neighbours that are no nodes": _is_graph},
+    "KernelPCA": {
+        "no _ridge": _has_ridge,
+        "an array as kernel": lambda v, p: not isinstance(p.kernel, np.ndarray),
+    },
+    "LandmarkMap": {"products that overflow": lambda v, p: _fits_products(v.coefficients, v.means)},
+    "LaplacianEigenmaps": {"not the rows and weights of its affinity": _has_rows},
+    "LowRankImputer": {
+        "bounds between which there is no number (bounds_)": lambda v, p: np.all(
+            (v.bounds_[0] <= v.bounds_[1]) & (v.bounds_[0] < np.inf) & (v.bounds_[1] > -np.inf)
+        ),
+    },
+    "MixtureOfLinearGaussians": {
+        "other weights than models": lambda v, p: 0 < len(v.models) == len(v.log_weights),
+        "models of other columns": lambda v, p: len({model.d for model in v.models}) == 1,
+    },
+    "Moments": {"a sum_w whose inverse overflows": lambda v, p: not 0 < v.sum_w * LARGEST < 1},
+    "Neighbours": {
+        "a metric of other columns": lambda v, p: _is_metric(v.search.metric_params, v.rows)
+    },
+    "NeighbourSearch": {
+        "not one of n_neighbors and radius": lambda v, p: (
+            (v.n_neighbors is None) != (v.radius is None)
+        ),
+        "more threads than there are numbers": lambda v, p: abs(v.n_jobs or 0) <= MOST_JOBS,
+    },
+    "PPCAClassifier": {
+        "other models than classes": _has_models,
+        "a class_prior_ of no probabilities": lambda v, p: abs(v.class_prior_.sum() - 1.0) <= 1e-6,
+    },
+    "Reference": {"as many parameters as rows (h)": lambda v, p: v.h < 1.0},
+    "RowDistances": {"a metric of other columns": lambda v, p: _is_metric(v.params, v.rows)},
+    "Spectrum": {"more eigenvalues than columns": lambda v, p: v.d >= len(v.lam)},
+    "Stream": {
+        "rows that are complete and are not": lambda v, p: (
+            not v.moments.n_missing and (v.n_incomplete > 0) == (v.incomplete_w > 0)
+        ),
+        "batches of other columns": _has_batches,
+    },
+    "StructurePreservingEmbedding": {
+        "no _neighbours": lambda v, p: p.affinity != "rows" or v._neighbours is not None
+    },
+}

@@ -14,10 +14,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,27 +32,20 @@ LARGEST_CONTENTS = 16 << 20  # bytes of a table of contents that is one
 
 # What safetensors calls the types of NumPy.
 CODES = {
-    "bool": "BOOL",
-    "int8": "I8",
-    "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-    "uint8": "U8",
-    "uint16": "U16",
-    "uint32": "U32",
-    "uint64": "U64",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-}
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
+    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
+    "float16": "F16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
 NAMES = {code: name for name, code in CODES.items()}
+# What is wrong with a file.
+FOREIGN = "it has no table of contents that eigengap wrote"
+OTHER = "its contents are not those that were written (checksum)"
 
 Arrays = Mapping[str, NDArray[Any]]
 Place = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class TensorFacts:
+class TensorFacts(NamedTuple):
     """An array of a file, which was not read."""
 
     name: str
@@ -61,8 +53,7 @@ class TensorFacts:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """The part of a file before its arrays."""
 
     size: int  # bytes of the whole file
@@ -78,13 +69,20 @@ def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kin
     """
     from safetensors.numpy import save
 
-    plain = {name: _plain(array) for name, array in arrays.items()}
+    plain = {
+        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        for name, array in arrays.items()
+    }
+    for name, array in plain.items():
+        if array.dtype.name not in CODES:
+            raise TypeError(f"{name} holds {array.dtype}, which no file of tensors takes")
+    tensors = [TensorFacts(name, a.dtype.name, a.shape) for name, a in plain.items()]
     text = json.dumps(header, sort_keys=True)
     facts = {
         "format": FORMAT,
         "kind": kind,
         "header": text,
-        "head": _head_digest([_facts_of(name, a) for name, a in plain.items()], kind, text),
+        "head": _head_digest(tensors, kind, text),
         "sha256": _digest(plain, kind, text),
     }
     data = save(plain, {KEY: json.dumps(facts)})
@@ -101,8 +99,7 @@ def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kin
 def read_head(path: Place, *, kind: str) -> Head:
     """The part of a file of that kind before its arrays, which are not read."""
     with _opened(path) as file:
-        facts, entries, size = _contents(file, path)
-    _require_kind(facts, path, kind)
+        facts, entries, size = _contents(file, path, kind)
     tensors = _checked(facts, entries, path)
     return Head(size, facts["format"], _header(facts["header"], path), tensors)
 
@@ -117,8 +114,7 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
     from safetensors.numpy import load
 
     with _opened(path) as file:
-        facts, entries, size = _contents(file, path)
-        _require_kind(facts, path, kind)
+        facts, entries, size = _contents(file, path, kind)
         require_memory(
             2.0 * size, f"the file {bare(path)}", "read it on a machine with more memory"
         )
@@ -129,10 +125,9 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
         arrays = load(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise _damaged(path, f"its arrays cannot be read ({error})") from None
-    text = facts["header"]
-    if facts["sha256"] != _digest(arrays, kind, text):
-        raise _damaged(path, "its contents are not those that were written (checksum)")
-    return arrays, _header(text, path)
+    if facts["sha256"] != _digest(arrays, kind, facts["header"]):
+        raise _damaged(path, OTHER)
+    return arrays, _header(facts["header"], path)
 
 
 def _opened(path: Place) -> BinaryIO:
@@ -143,27 +138,7 @@ def _opened(path: Place) -> BinaryIO:
     return Path(path).open("rb")
 
 
-def _checked(
-    facts: dict[str, Any], entries: dict[str, Any], path: Place
-) -> tuple[TensorFacts, ...]:
-    """The arrays that a file lists, if all that precedes them is intact."""
-    tensors = [_facts_in(name, entry, path) for name, entry in entries.items()]
-    if facts["head"] != _head_digest(tensors, facts["kind"], facts["header"]):
-        raise _damaged(path, "its contents are not those that were written (checksum)")
-    return tuple(tensors)
-
-
-def _header(text: str, path: Place) -> dict[str, Any]:
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _damaged(path, "its header is no JSON") from None
-    if not isinstance(header, dict):
-        raise _damaged(path, "its header is not what eigengap writes")
-    return header
-
-
-def _contents(file: BinaryIO, path: Place) -> tuple[dict[str, Any], dict[str, Any], int]:
+def _contents(file: BinaryIO, path: Place, kind: str) -> tuple[dict[str, Any], dict[str, Any], int]:
     """Our facts, the entries of arrays, and the size of the file, which must fit them."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
@@ -172,18 +147,24 @@ def _contents(file: BinaryIO, path: Place) -> tuple[dict[str, Any], dict[str, An
     try:
         contents = json.loads(file.read(length))
         facts = json.loads(contents.pop("__metadata__")[KEY])
-        ends = [_end(*entry["data_offsets"]) for entry in contents.values()]
+        written = facts.get("format")
+        end = max((_end(*entry["data_offsets"]) for entry in contents.values()), default=0)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise _damaged(path, "it has no table of contents that eigengap wrote") from None
-    if not isinstance(facts, dict):
-        raise _damaged(path, "it has no table of contents that eigengap wrote")
-    if _is_newer(facts):  # whose arrays may lie elsewhere
-        return facts, contents, size
-    if max(ends, default=0) != size - 8 - length:
-        raise _damaged(
-            path,
-            f"its arrays should take {max(ends, default=0)} bytes and take {size - 8 - length}",
+        raise _damaged(path, FOREIGN) from None
+    if isinstance(written, int) and written > FORMAT:  # whose arrays may lie elsewhere
+        raise NewerFormatError(
+            f"{bare(path)} has format {written}, and this version of eigengap reads up to "
+            f"{FORMAT}: a later version wrote it. Install that one"
         )
+    texts = [facts.get(key) for key in ("kind", "header", "head", "sha256")]
+    if type(written) is not int or written < 1 or not all(isinstance(t, str) for t in texts):
+        raise _damaged(path, FOREIGN)
+    if facts["kind"] != kind:
+        raise CorruptFileError(
+            f"{bare(path)} is not a {kind} but a {bare(facts['kind']):.40}; give another path"
+        )
+    if end != size - 8 - length:
+        raise _damaged(path, f"its arrays should take {end} bytes and take {size - 8 - length}")
     return facts, contents, size
 
 
@@ -194,42 +175,30 @@ def _end(start: Any, end: Any) -> int:
     return end
 
 
-def _facts_in(name: str, entry: Any, path: Place) -> TensorFacts:
-    """An entry of the table of contents."""
-    dtype, shape = entry.get("dtype"), entry.get("shape")
-    whole = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
-    if not isinstance(dtype, str) or dtype not in NAMES or not whole:
-        raise _damaged(path, "it has no table of contents that eigengap wrote")
-    return TensorFacts(name, NAMES[dtype], tuple(shape))
+def _checked(
+    facts: dict[str, Any], entries: dict[str, Any], path: Place
+) -> tuple[TensorFacts, ...]:
+    """The arrays that a file lists, if all that precedes them is intact."""
+    tensors = []
+    for name, entry in entries.items():
+        dtype, shape = entry.get("dtype"), entry.get("shape")
+        is_shape = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+        if not isinstance(dtype, str) or dtype not in NAMES or not is_shape:
+            raise _damaged(path, FOREIGN)
+        tensors.append(TensorFacts(name, NAMES[dtype], tuple(shape)))
+    if facts["head"] != _head_digest(tensors, facts["kind"], facts["header"]):
+        raise _damaged(path, OTHER)
+    return tuple(tensors)
 
 
-def _facts_of(name: str, array: NDArray[Any]) -> TensorFacts:
-    if array.dtype.name not in CODES:
-        raise TypeError(f"{name} holds {array.dtype}, which no file of tensors takes")
-    return TensorFacts(name, array.dtype.name, array.shape)
-
-
-def _is_newer(facts: dict[str, Any]) -> bool:
-    written = facts.get("format")
-    return isinstance(written, int) and written > FORMAT
-
-
-def _require_kind(facts: dict[str, Any], path: Place, kind: str) -> None:
-    if _is_newer(facts):
-        raise NewerFormatError(
-            f"{bare(path)} has format {facts['format']}, and this version of eigengap reads up to "
-            f"{FORMAT}: a later version wrote it. Install that one"
-        )
-    found = facts.get("kind")
-    known = type(facts.get("format")) is int and facts["format"] >= 1
-    if not known or not all(
-        isinstance(facts.get(key), str) for key in ("kind", "header", "head", "sha256")
-    ):
-        raise _damaged(path, "it has no table of contents that eigengap wrote")
-    if found != kind:
-        raise CorruptFileError(
-            f"{bare(path)} is not a {kind} but a {bare(found):.40}; give another path"
-        )
+def _header(text: str, path: Place) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header is not what eigengap writes")
+    return header
 
 
 def _digest(arrays: Arrays, kind: str, text: str) -> str:
@@ -244,12 +213,7 @@ def _digest(arrays: Arrays, kind: str, text: str) -> str:
 
 def _head_digest(tensors: list[TensorFacts], kind: str, text: str) -> str:
     """sha256 of everything but the values of the arrays."""
-    entries = sorted([t.name, t.dtype, list(t.shape)] for t in tensors)
-    return hashlib.sha256(json.dumps([FORMAT, kind, text, entries]).encode()).hexdigest()
-
-
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return hashlib.sha256(json.dumps([FORMAT, kind, text, sorted(tensors)]).encode()).hexdigest()
 
 
 def _damaged(path: Place, why: str) -> CorruptFileError:

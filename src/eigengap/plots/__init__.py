@@ -9,53 +9,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigengap.plots.charts.biplot import biplot
-    from eigengap.plots.charts.circle import correlation_circle
-    from eigengap.plots.charts.imputed import imputation
-    from eigengap.plots.charts.missing import missingness
-    from eigengap.plots.charts.mixture import mixture
-    from eigengap.plots.charts.noise_edge import spectrum
-    from eigengap.plots.charts.novelty import novelty
-    from eigengap.plots.charts.rank_curves import rank_criteria
-    from eigengap.plots.charts.scores import scores
-    from eigengap.plots.charts.spectra import scree
-    from eigengap.plots.charts.steps import trace
-    from eigengap.plots.charts.variables import contributions, cos2
-    from eigengap.plots.theme import save
-
-__all__ = [
-    "biplot",
-    "contributions",
-    "correlation_circle",
-    "cos2",
-    "imputation",
-    "missingness",
-    "mixture",
-    "novelty",
-    "rank_criteria",
-    "save",
-    "scores",
-    "scree",
-    "spectrum",
-    "trace",
-]
+    from eigengap.plots.charts.fit import rank_criteria as rank_criteria
+    from eigengap.plots.charts.fit import trace as trace
+    from eigengap.plots.charts.missing import imputation as imputation
+    from eigengap.plots.charts.missing import missingness as missingness
+    from eigengap.plots.charts.novelty import novelty as novelty
+    from eigengap.plots.charts.scores import mixture as mixture
+    from eigengap.plots.charts.scores import scores as scores
+    from eigengap.plots.charts.spectra import scree as scree
+    from eigengap.plots.charts.spectra import spectrum as spectrum
+    from eigengap.plots.charts.variables import biplot as biplot
+    from eigengap.plots.charts.variables import contributions as contributions
+    from eigengap.plots.charts.variables import correlation_circle as correlation_circle
+    from eigengap.plots.charts.variables import cos2 as cos2
+    from eigengap.plots.theme import save as save
 
 _HOME = {
-    "biplot": "charts.biplot",
+    "biplot": "charts.variables",
     "contributions": "charts.variables",
-    "correlation_circle": "charts.circle",
+    "correlation_circle": "charts.variables",
     "cos2": "charts.variables",
-    "imputation": "charts.imputed",
+    "imputation": "charts.missing",
     "missingness": "charts.missing",
-    "mixture": "charts.mixture",
+    "mixture": "charts.scores",
     "novelty": "charts.novelty",
-    "rank_criteria": "charts.rank_curves",
+    "rank_criteria": "charts.fit",
     "save": "theme",
     "scores": "charts.scores",
     "scree": "charts.spectra",
-    "spectrum": "charts.noise_edge",
-    "trace": "charts.steps",
+    "spectrum": "charts.spectra",
+    "trace": "charts.fit",
 }
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""Arrows from the origin with labels at their tips."""
+"""Arrows from the origin, and labels that neither cover each other nor leave the frame."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Frame, data, tips, words
-from eigengap.plots.placing import place
 
 MOST_DRAWN, MOST_LABELLED = 300, 30
+LETTER, LINE = 6.1, 14.0  # width of a letter and height of a line, in points
+GAP = 6.0  # between a tip and its label
+ROUNDS = 60
+MOST_ADDED = 190.0  # points that labels may add at a side of the frame
 
 
 def longest(size: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], str]:
@@ -55,26 +59,17 @@ def arrows(
         tooltip=tips(name="", first="#" + titles[0], second="#" + titles[1])
     )
     lines = base.mark_rule(style="eg-accent", strokeWidth=1.4, opacity=0.9).encode(
-        x=frame.encode_x("zero"), y=frame.encode_y("zero"), x2="x", y2="y"
+        **frame.encode("zero", "zero"), x2="x", y2="y"
     )
     turned = alt.Scale(domain=[0, 360], range=[0, 360])
     heads = base.mark_point(
         style="eg-accent", shape="triangle", filled=True, size=55, opacity=1.0
-    ).encode(
-        x=frame.encode_x(),
-        y=frame.encode_y(),
-        angle=alt.Angle(field="angle", type="quantitative", scale=turned),
-    )
+    ).encode(angle=alt.Angle(field="angle", type="quantitative", scale=turned), **frame.encode())
     return [lines, heads, *side_labels(frame, at[shown], [names[j] for j in shown])]
 
 
-def haloed(base: Any, **how: Any) -> list[Any]:
-    """Text that can be read on top of points: twice, first in the colour of the page."""
-    return [base.mark_text(style="eg-halo", **how), base.mark_text(style="eg-label", **how)]
-
-
 def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
-    """Names beside positions (k, 2), apart from each other, with a line to those that are far."""
+    """Names at positions (k, 2), apart from each other, with a line to those that are far."""
     if not names:
         return []
     placed = place(frame, at, names)
@@ -83,14 +78,97 @@ def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
     if len(far):
         leads = data(x=at[far, 0], y=at[far, 1], x2=placed.anchor[far, 0], y2=placed.anchor[far, 1])
         layers.append(
-            alt.Chart(leads)
-            .mark_rule(style="eg-leader")
-            .encode(x=frame.encode_x(), y=frame.encode_y(), x2="x2", y2="y2")
+            alt.Chart(leads).mark_rule(style="eg-leader").encode(**frame.encode(), x2="x2", y2="y2")
         )
-    for side, chosen in (("left", placed.right), ("right", ~placed.right)):
+    sides: tuple[tuple[Any, Any], ...] = (("left", placed.right), ("right", ~placed.right))
+    for side, chosen in sides:
         k = np.flatnonzero(chosen)
         if len(k):
             some = data(x=placed.anchor[k, 0], y=placed.anchor[k, 1], said=[names[i] for i in k])
-            base = alt.Chart(some).encode(x=frame.encode_x(), y=frame.encode_y(), text=words())
-            layers += haloed(base, align=side, baseline="middle")
+            base = alt.Chart(some).encode(**frame.encode(), text=words())
+            for style in ("eg-halo", "eg-label"):  # first in the colour of the page
+                layers.append(base.mark_text(style=style, align=side, baseline="middle"))
     return layers
+
+
+# Where labels stand ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where labels stand."""
+
+    anchor: Array  # (k, 2) in units of the axes: the end of the text that is next to its tip
+    right: NDArray[np.bool_]  # (k,) whether the text goes on to the right of it
+    far: NDArray[np.bool_]  # (k,) whether it stands so far off that a line has to lead to it
+
+
+def with_room(frame: Frame, tips: Array, texts: list[str]) -> Frame:
+    """The frame, wide enough for labels outwards of the tips (k, 2)."""
+    if not texts:
+        return frame
+    at, right, wide = _sizes(frame, tips, texts)
+    beyond = np.max(np.where(right, at[:, 0] + GAP + wide - frame.width, 0.0), initial=0.0)
+    before = np.max(np.where(right, 0.0, wide + GAP - at[:, 0]), initial=0.0)
+    return frame.widened(*(float(min(max(v + 4.0, 0.0), MOST_ADDED)) for v in (before, beyond)))
+
+
+def place(frame: Frame, tips: Array, texts: list[str]) -> Placed:
+    """Labels next to the tips of arrows, outwards, pushed apart where they would overlap."""
+    at, right, wide = _sizes(frame, tips, texts)
+    left = np.where(right, at[:, 0] + GAP, at[:, 0] - GAP - wide)
+    middle = at[:, 1].copy()
+    for _ in range(3):
+        left = np.clip(left, 2.0, np.maximum(frame.width - wide - 2.0, 2.0))
+        middle = _apart(left, wide, middle, frame.height)
+        left = _off_tips(left, wide, middle, right, at)
+    left = np.clip(left, 2.0, np.maximum(frame.width - wide - 2.0, 2.0))
+    middle = _apart(left, wide, middle, frame.height)
+    ends = np.column_stack([np.where(right, left, left + wide), middle])
+    distance = np.hypot(*(ends - at).T)
+    return Placed(frame.from_points(ends), right, distance > GAP + 8.0)
+
+
+def _sizes(frame: Frame, tips: Array, texts: list[str]) -> tuple[Array, NDArray[np.bool_], Array]:
+    at = frame.to_points(tips)
+    right = at[:, 0] >= frame.to_points(np.zeros((1, 2)))[0, 0]
+    return at, right, np.array([LETTER * len(text) for text in texts])
+
+
+def _apart(left: Array, wide: Array, middle: Array, height: float) -> Array:
+    """Heights at which no two boxes overlap, as near to those given as a few rounds bring them."""
+    middle = np.clip(middle, LINE / 2, height - LINE / 2)
+    for _ in range(ROUNDS):
+        moved = False
+        order = np.argsort(middle, kind="stable")
+        for first, a in enumerate(order):
+            for b in order[first + 1 :]:
+                need = LINE - (middle[b] - middle[a])
+                meets = left[a] < left[b] + wide[b] and left[b] < left[a] + wide[a]
+                if need > 0.01 and meets:
+                    middle[a] -= need / 2.0
+                    middle[b] += need / 2.0
+                    moved = True
+        middle = np.clip(middle, LINE / 2, height - LINE / 2)
+        if not moved:
+            break
+    return middle
+
+
+def _off_tips(
+    left: Array, wide: Array, middle: Array, right: NDArray[np.bool_], at: Array
+) -> Array:
+    """Labels moved outwards until they cover no tip of another arrow."""
+    left = left.copy()
+    for k in range(len(left)):
+        level = np.abs(at[:, 1] - middle[k]) < LINE / 2 + 3.0
+        level[k] = False
+        for _ in range(4):
+            inside = level & (at[:, 0] > left[k] - 3.0) & (at[:, 0] < left[k] + wide[k] + 3.0)
+            if not inside.any():
+                break
+            if right[k]:
+                left[k] = at[inside, 0].max() + GAP
+            else:
+                left[k] = at[inside, 0].min() - GAP - wide[k]
+    return left

@@ -42,25 +42,30 @@ def kind(field: str, title: str | None = None, **how: Any) -> dict[str, Any]:
     return {"field": field, "type": "nominal", "title": title, **how}
 
 
+def x_axis(field: str, title: str | None = None, **how: Any) -> alt.X:
+    return alt.X(**quantity(field, title, **how))
+
+
+def y_axis(field: str, title: str | None = None, **how: Any) -> alt.Y:
+    return alt.Y(**quantity(field, title, **how))
+
+
 def tips(**fields: str) -> list[alt.Tooltip]:
     """What is shown when the pointer rests on a mark: title by field; "#..." is a number."""
-    found = []
-    for field, title in fields.items():
-        if title.startswith("#"):
-            found.append(
-                alt.Tooltip(field=field, type="quantitative", title=title[1:], format=".4~g")
-            )
-        else:
-            found.append(alt.Tooltip(field=field, type="nominal", title=title))
-    return found
+    return [
+        alt.Tooltip(**quantity(field, title[1:], format=".4~g"))
+        if title.startswith("#")
+        else alt.Tooltip(**kind(field, title))
+        for field, title in fields.items()
+    ]
 
 
 def finish(chart: Chart, title: str, *notes: str, width: float = 480) -> Chart:
     """The chart with its title, what has to be said below it, and the light theme."""
     wide = max(int(width / LETTER), 40)
     lines = [line for note in notes if note for line in textwrap.wrap(note, wide)]
-    title_of = alt.TitleParams(text=title, subtitle=lines) if lines else alt.TitleParams(text=title)
-    return theme(chart.properties(title=title_of))
+    below: Any = {"subtitle": lines} if lines else {}
+    return theme(chart.properties(title=alt.TitleParams(text=title, **below)))
 
 
 @dataclass(frozen=True)
@@ -75,54 +80,43 @@ class Frame:
     ticks: tuple[float, ...] | None = None  # None leaves them to Vega
 
     @property
-    def unit(self) -> float:
-        """Points for each unit of x."""
-        return self.width / (self.x[1] - self.x[0])
+    def unit(self) -> Array:
+        """(2,) points for each unit of x, and of y, which are counted down."""
+        low, high = np.array([self.x, self.y[::-1]]).T
+        return np.asarray([self.width, self.height] / (high - low))
 
     def to_points(self, xy: Array) -> Array:
         """Positions (k, 2) on the page, down from the upper left corner."""
-        return np.column_stack(
-            [
-                (xy[:, 0] - self.x[0]) / (self.x[1] - self.x[0]) * self.width,
-                (self.y[1] - xy[:, 1]) / (self.y[1] - self.y[0]) * self.height,
-            ]
-        )
+        return np.asarray((xy - [self.x[0], self.y[1]]) * self.unit)
 
     def from_points(self, at: Array) -> Array:
-        return np.column_stack(
-            [
-                self.x[0] + at[:, 0] / self.width * (self.x[1] - self.x[0]),
-                self.y[1] - at[:, 1] / self.height * (self.y[1] - self.y[0]),
-            ]
-        )
+        return np.asarray(at / self.unit + [self.x[0], self.y[1]])
 
     def widened(self, left: float, right: float) -> Frame:
         """With so many points more at its sides, the unit as it was."""
-        low, high = self.x[0] - left / self.unit, self.x[1] + right / self.unit
+        unit = float(self.unit[0])
+        low, high = self.x[0] - left / unit, self.x[1] + right / unit
         return replace(self, x=(low, high), width=self.width + left + right)
 
-    def encode_x(self, field: str = "x") -> alt.X:
-        return alt.X(
-            field=field,
-            type="quantitative",
-            title=self.titles[0],
-            scale=alt.Scale(domain=list(self.x), nice=False, zero=False),
-            axis=self._axis(),
-        )
+    def encode(self, x: str | None = "x", y: str | None = "y") -> dict[str, Any]:
+        """Fields along the axes of the frame, without one that is None."""
+        ticks = {"tickCount": 6} if self.ticks is None else {"values": list(self.ticks)}
+        sides = (("x", x_axis, x, self.x), ("y", y_axis, y, self.y))
+        return {
+            name: axis(
+                field,
+                title,
+                scale=alt.Scale(domain=list(ends), nice=False, zero=False),
+                axis=alt.Axis(grid=False, **ticks),
+            )
+            for (name, axis, field, ends), title in zip(sides, self.titles, strict=True)
+            if field is not None
+        }
 
-    def encode_y(self, field: str = "y") -> alt.Y:
-        return alt.Y(
-            field=field,
-            type="quantitative",
-            title=self.titles[1],
-            scale=alt.Scale(domain=list(self.y), nice=False, zero=False),
-            axis=self._axis(),
-        )
 
-    def _axis(self) -> alt.Axis:
-        if self.ticks is None:
-            return alt.Axis(grid=False, tickCount=6)
-        return alt.Axis(grid=False, values=list(self.ticks))
+def framed(frame: Frame, *layers: Any) -> Any:
+    """Layers in a frame."""
+    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
 
 
 def equal_frame(
@@ -160,9 +154,9 @@ def origin(frame: Frame) -> list[Any]:
     zero = alt.Chart(data(zero=[0.0])).mark_rule(style="eg-zero")
     layers = []
     if frame.x[0] < 0 < frame.x[1]:
-        layers.append(zero.encode(x=frame.encode_x("zero")))
+        layers.append(zero.encode(**frame.encode("zero", None)))
     if frame.y[0] < 0 < frame.y[1]:
-        layers.append(zero.encode(y=frame.encode_y("zero")))
+        layers.append(zero.encode(**frame.encode(None, "zero")))
     return layers
 
 
@@ -187,38 +181,26 @@ def coloured(colour: Colour | None) -> Mapping[str, Any]:
     """Encodings of the field `colour`: categories differ in colour and shape."""
     if colour is None:
         return {}
-    if colour.categories is None:
-        how = _dates(colour.values) if colour.are_days else {}
-        return {
-            "color": alt.Color(
-                field="colour",
-                type="quantitative",
-                title=colour.title or None,
-                scale=alt.Scale(range="ramp"),
-                legend=alt.Legend(gradientLength=140, **how),
-            )
+    title = colour.name or None
+    if colour.is_category:
+        how = {
+            "scale": alt.Scale(domain=list(colour.levels)),
+            "legend": alt.Legend(symbolOpacity=1.0),
         }
-    scale = alt.Scale(domain=colour.categories)
-    legend = alt.Legend(symbolOpacity=1.0)
-    return {
-        "color": alt.Color(
-            field="colour", type="nominal", title=colour.title or None, scale=scale, legend=legend
-        ),
-        "shape": alt.Shape(
-            field="colour", type="nominal", title=colour.title or None, scale=scale, legend=legend
-        ),
-    }
-
-
-def _dates(days: Sequence[float | None]) -> dict[str, Any]:
-    """A legend of days since 1970-01-01: the first, the last and the one between, as dates."""
-    observed = [day for day in days if day is not None]
-    low, high = min(observed, default=0.0), max(observed, default=0.0)
-    form = "%Y-%m-%d" if high - low > 3 else "%m-%d %H:%M"
-    return {
-        "labelExpr": f"utcFormat(datum.value * 86400000, '{form}')",
-        "values": [low, (low + high) / 2, high],
-    }
+        channels = {"color": alt.Color, "shape": alt.Shape}
+        return {name: channel(**kind("colour", title, **how)) for name, channel in channels.items()}
+    dates: dict[str, Any] = {}
+    if colour.dates:  # the first, the last and the one between
+        observed = [day for day in colour.values if day is not None]
+        low, high = min(observed, default=0.0), max(observed, default=0.0)
+        form = "%Y-%m-%d" if high - low > 3 else "%m-%d %H:%M"
+        dates = {
+            "labelExpr": f"utcFormat(datum.value * 86400000, '{form}')",
+            "values": [low, (low + high) / 2, high],
+        }
+    legend = alt.Legend(gradientLength=140, **dates)
+    scale = alt.Scale(range="ramp")
+    return {"color": alt.Color(**quantity("colour", title, scale=scale, legend=legend))}
 
 
 def _plain(column: Iterable[Any]) -> Sequence[Any]:

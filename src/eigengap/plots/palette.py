@@ -38,19 +38,11 @@ LIGHT = Ink(
     accent="#c44e00",
     second="#00785a",
     band="#fbe3d3",
-    category=(
-        "#0072b2",
-        "#d55e00",
-        "#009e73",
-        "#b4588e",
-        "#9a7500",
-        "#3a98ce",
-        "#6a4c93",
-        "#5f6b76",
-    ),
+    category=("#0072b2", "#d55e00", "#009e73", "#b4588e",
+              "#9a7500", "#3a98ce", "#6a4c93", "#5f6b76"),
     ramp=("#d9703c", "#cc4f6d", "#a8338f", "#7320a0", "#42128f", "#150a4d"),
     diverging=("#b03a00", "#e08a55", "#f4d3bd", "#f4f5f6", "#bcd9ea", "#5aa1cd", "#005a8e"),
-)
+)  # fmt: skip
 DARK = Ink(
     background="#14181d",
     text="#e8ebee",
@@ -61,19 +53,11 @@ DARK = Ink(
     accent="#ff9a52",
     second="#3fd0a4",
     band="#43301f",
-    category=(
-        "#56b4e9",
-        "#f08a3c",
-        "#2cc79b",
-        "#e58fbf",
-        "#f0e442",
-        "#9ab8ff",
-        "#c7a5f0",
-        "#b9c2cb",
-    ),
+    category=("#56b4e9", "#f08a3c", "#2cc79b", "#e58fbf",
+              "#f0e442", "#9ab8ff", "#c7a5f0", "#b9c2cb"),
     ramp=("#9a55c8", "#cc5aa5", "#ec6f7c", "#f99a5c", "#fcc84e", "#f4f08a"),
     diverging=("#ffab70", "#c9743b", "#6b4127", "#262c33", "#1f4a66", "#3588ba", "#8ccdf5"),
-)
+)  # fmt: skip
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke", "wedge")
 NO_VALUE = "#8a8a8a"  # colour of points whose number is not known, on light and dark
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -99,19 +83,10 @@ def configuration(dark: bool = False) -> dict[str, Any]:
             "subtitlePadding": 5,
             "subtitleLineHeight": 15,
         },
-        "axis": _axis(ink),
+        "axis": axis_of(ink),
         "axisBand": {"grid": False, "ticks": False, "domain": False},
         "header": {"labelColor": ink.text, "titleColor": ink.text, "labelFontSize": 11.5},
-        "legend": {
-            "labelColor": ink.text,
-            "titleColor": ink.muted,
-            "labelFontSize": 11.5,
-            "titleFontSize": 11.5,
-            "titleFontWeight": "normal",
-            "labelLimit": 180,
-            "titleLimit": 180,
-            "symbolSize": 70,
-        },
+        "legend": {**legend_of(ink), "titleLimit": 180},
         "range": {
             "category": list(ink.category),
             "ramp": list(ink.ramp),
@@ -130,7 +105,8 @@ def configuration(dark: bool = False) -> dict[str, Any]:
     }
 
 
-def _axis(ink: Ink) -> dict[str, Any]:
+def axis_of(ink: Ink) -> dict[str, Any]:
+    """Of charts on their own and in the report."""
     return {
         "labelColor": ink.muted,
         "titleColor": ink.text,
@@ -146,13 +122,22 @@ def _axis(ink: Ink) -> dict[str, Any]:
     }
 
 
-def _styles(ink: Ink) -> dict[str, Any]:
+def legend_of(ink: Ink) -> dict[str, Any]:
+    """Of charts on their own and in the report."""
     return {
-        "eg-main": {"color": ink.main},
-        "eg-soft": {"color": ink.soft},
-        "eg-accent": {"color": ink.accent},
-        "eg-second": {"color": ink.second},
-        "eg-band": {"color": ink.band},
+        "labelColor": ink.text,
+        "titleColor": ink.muted,
+        "labelFontSize": 11.5,
+        "titleFontSize": 11.5,
+        "titleFontWeight": "normal",
+        "labelLimit": 180,
+        "symbolSize": 70,
+    }
+
+
+def _styles(ink: Ink) -> dict[str, Any]:
+    plain = ("main", "soft", "accent", "second", "band")
+    return {f"eg-{name}": {"color": getattr(ink, name)} for name in plain} | {
         "eg-guide": {"color": ink.muted, "strokeDash": [4, 3], "strokeWidth": 1},
         "eg-zero": {"color": ink.soft, "strokeWidth": 1},
         "eg-frame": {"color": ink.muted, "stroke": ink.muted, "strokeWidth": 1},

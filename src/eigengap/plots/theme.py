@@ -90,15 +90,12 @@ def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -
     if not scale > 0:
         raise ValueError(f"scale, the pixels for each point, must be positive, got {scale!r}")
     require_writable(target)
-    write_atomically(target, rendered(_themed(chart, dark), suffix, scale))
-    return target
-
-
-def _themed(chart: Any, dark: bool | None) -> Any:
     from eigengap.plots._altair import alt
 
-    has_one = getattr(chart, "config", alt.Undefined) is not alt.Undefined
-    return chart if dark is None and has_one else theme(chart, bool(dark))
+    has_theme = getattr(chart, "config", alt.Undefined) is not alt.Undefined
+    themed = chart if dark is None and has_theme else theme(chart, bool(dark))
+    write_atomically(target, rendered(themed, suffix, scale))
+    return target
 
 
 def rendered(chart: Any, suffix: str, scale: float = 2) -> bytes:
@@ -110,25 +107,16 @@ def rendered(chart: Any, suffix: str, scale: float = 2) -> bytes:
         import vl_convert
     except ImportError as error:
         raise MissingExtraError("writing images", "vl-convert-python", "cli") from error
-    version = _vega_lite(vl_convert)
-    if suffix == ".png":
-        # Nothing is fetched: the data are in the specification.
-        return bytes(
-            vl_convert.vegalite_to_png(
-                spec, vl_version=version, scale=scale, ppi=72, allowed_base_urls=[]
-            )
-        )
-    if suffix == ".svg":
-        drawn = vl_convert.vegalite_to_svg(spec, vl_version=version, allowed_base_urls=[])
-        return str(drawn).encode()
-    bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]
-    return chart_page(spec, str(bundle)).encode()
-
-
-def _vega_lite(vl_convert: Any) -> str:
-    """The version of Vega-Lite that Altair writes, or the newest that can be drawn."""
     from eigengap.plots._altair import alt
 
-    major, minor = alt.SCHEMA_VERSION.lstrip("v").split(".")[:2]
+    # The version of Vega-Lite that Altair writes, or the newest that can be drawn.
+    written = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     known = vl_convert.get_vegalite_versions()
-    return f"{major}.{minor}" if f"{major}.{minor}" in known else known[-1]
+    version = written if written in known else known[-1]
+    if suffix == ".html":
+        bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]
+        return chart_page(spec, str(bundle)).encode()
+    how: dict[str, Any] = {"vl_version": version, "allowed_base_urls": []}  # nothing is fetched
+    if suffix == ".svg":
+        return str(vl_convert.vegalite_to_svg(spec, **how)).encode()
+    return bytes(vl_convert.vegalite_to_png(spec, scale=scale, ppi=72, **how))

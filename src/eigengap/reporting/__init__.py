@@ -51,7 +51,7 @@ def report(
         Where the data came from, to be shown: command, file, SHA-256, time
         (`eigengap.persistence.provenance.provenance_of`). None takes what a loaded model carries.
     random_state : int, default=0
-        Of the rows that are drawn and the cells that are hidden.
+        Of the rows that are drawn and the values that are held out.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def report(
     report.html True
     """
     from eigengap.persistence.atomic import require_writable, write_atomically
-    from eigengap.plots.numbers.counts import count_of
+    from eigengap.plots.numbers.rows import count_of
     from eigengap.reporting.compose import compose
 
     max_rows = count_of("max_rows, the rows to be shown,", max_rows)
@@ -86,15 +86,6 @@ def report(
     seed = count_of("random_state", random_state, least=0)
     target = Path(os.fspath(path))
     require_writable(target)
-    html = compose(
-        estimator,
-        X,
-        color=color,
-        title=title,
-        max_rows=max_rows,
-        first_row=first_row,
-        provenance=provenance,
-        seed=seed,
-    )
+    html = compose(estimator, X, color, title, max_rows, first_row, seed, provenance)
     write_atomically(target, html.encode("utf-8", "replace"))
     return target

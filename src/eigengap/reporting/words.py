@@ -1,56 +1,13 @@
-"""Numbers and foreign names as the report writes them.
-
-Names come from users' files. They are shown on one line, without control characters (those that
-turn the direction of writing included), never longer than LONGEST, and no two alike. Markup in them
-is not touched here: the page escapes everything that it shows.
-"""
+"""Numbers, and lists of names, as the report writes them."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import floor, isfinite, log10
 
-from eigengap.plots.numbers.names import safe_value
-
-LONGEST = 60  # characters of a name that are shown
 NARROW = "\u202f"  # between groups of three digits
 MINUS = "\u2212"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Cc: controls; Cf: formats, among them marks of direction; Cs: halves of letters; Zl, Zp: new lines
-UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-
-
-def clean(text: object, longest: int = LONGEST) -> str:
-    """A foreign text on one line, shortened, without what is not to be seen.
-
-    >>> clean("a\\nb"), clean("  "), clean("x" * 100, 5)
-    ('a b', '(empty)', 'xxxx…')
-    """
-    letters = str(text)[: 4 * longest]
-    shown = "".join(" " if unicodedata.category(c) in UNSHOWN else c for c in letters)
-    shown = " ".join(shown.split())
-    if not shown:
-        return "(empty)"
-    cut = len(shown) > longest or len(str(text)) > 4 * longest
-    return shown[: longest - 1] + "…" if cut else safe_value(shown)
-
-
-def distinct(texts: Iterable[object]) -> tuple[str, ...]:
-    """Every text made clean, and numbered where two would look alike.
-
-    >>> distinct(["a", "b", "a"])
-    ('a', 'b', 'a (2)')
-    """
-    taken: set[str] = set()
-    found = []
-    for text in texts:
-        name, k = clean(text), 1
-        while (shown := name if k == 1 else f"{name} ({k})") in taken:
-            k += 1
-        taken.add(shown)
-        found.append(shown)
-    return tuple(found)
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
+from eigengap.sources.base import (
+    Block,
+    ObservedCells,
+    Rows,
+    Source,
+    dense_rows,
+    empty_rows,
+    least_keys,
+    seed_of,
+)
+from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -24,8 +35,6 @@ from eigengap.sources.checks import (
     warn_of_rounded,
     warn_rounded,
 )
-from eigengap.sources.derived.blocked import BlockedSource, merge_stream
-from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 from eigengap.wording import words
 
@@ -64,11 +73,7 @@ class ArraySource(BlockedSource):
         self._values = values
         if self.is_sparse:
             check_sparse_finite(values)
-            missing = 0
-        else:
-            missing = count_missing(values, names)
-        self.has_missing: bool = missing > 0
-        self._observed: ObservedCells | None = None
+        self.has_missing: bool = not self.is_sparse and count_missing(values, names) > 0
         self._kept: tuple[Block, ...] | None = None
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
@@ -126,11 +131,10 @@ class ArraySource(BlockedSource):
         )
 
     def observed(self) -> ObservedCells:
-        if self._observed is None:
-            self._observed = self._count_observed()
         return self._observed
 
-    def _count_observed(self) -> ObservedCells:
+    @cached_property
+    def _observed(self) -> ObservedCells:
         if self.has_missing:
             return merge_stream(map(ObservedCells.of, self._blocks()))
         w = self.weight
@@ -139,8 +143,33 @@ class ArraySource(BlockedSource):
         return ObservedCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
 
 
+# What kind of container X is. A class is recognised by the package that it comes from, so that none
+# of these packages is imported for the sake of looking.
+FRAMES = frozenset({"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"})
+DASK = frozenset({"dask", "dask_expr"})
+
+
+def library_of(X: Any, libraries: frozenset[str] = FRAMES) -> str | None:
+    """Name of the data-frame library that X comes from, None where it is not of one."""
+    roots = (base.__module__.partition(".")[0] for base in type(X).__mro__)
+    return next((root for root in roots if root in libraries), None)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection."""
+    return library_of(X, DASK) is not None
+
+
+def is_field(X: Any) -> bool:
+    """Whether X is a DataArray or Dataset of xarray."""
+    return any(
+        base.__name__ in ("DataArray", "Dataset") and base.__module__.partition(".")[0] == "xarray"
+        for base in type(X).__mro__
+    )
+
+
 def is_sparse(X: Any) -> bool:
-    """Whether X is of scipy.sparse, which is not imported to find out."""
+    """Whether X is of scipy.sparse."""
     sparse = sys.modules.get("scipy.sparse")
     return sparse is not None and bool(sparse.issparse(X))
 
@@ -169,16 +198,17 @@ def dense_to_float(X: Any) -> NDArray[Any]:
         )
     check_two_dimensional(array)
     if kind in "fiub":
-        return _numbers_to_float(array)
+        with np.errstate(over="ignore"):  # too large for float64 becomes inf, refused later
+            floats = array.astype(F4 if kind == "f" and array.itemsize == 4 else F8, copy=False)
+        warn_of_rounded(floats, is_long(array.dtype), None)
+        return floats if floats.flags.aligned else floats.copy()
     check_not_empty(array.shape)
     if kind == "O":
         return _objects_to_float(array)
     if kind in "mM":
         raise ValueError(
-            f"{words().table} holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} "
-            "at row "
-            f"{words().number(0)}, "
-            "column 0; convert them to numbers first"
+            f"{words().table} holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} at "
+            f"row {words().number(0)}, column 0; convert them to numbers first"
         )
     return _objects_to_float(array.astype(object))  # text
 
@@ -209,14 +239,6 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     return csr
 
 
-def _numbers_to_float(array: NDArray[Any]) -> NDArray[Any]:
-    target = F4 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else F8
-    with np.errstate(over="ignore"):  # too large for float64 becomes inf, which is refused later
-        floats = array.astype(target, copy=False)
-    warn_of_rounded(floats, is_long(array.dtype), None)
-    return floats if floats.flags.aligned else floats.copy()
-
-
 def _masked_to_float(X: Any) -> NDArray[Any]:
     data, mask = np.ma.getdata(X), np.ma.getmask(X)
     if mask is np.ma.nomask:
@@ -233,33 +255,26 @@ def _to_ndarray(X: Any) -> NDArray[Any]:
         return np.asarray(X)
     try:
         array = np.asarray(X)
-    except ValueError as error:
-        _explain_ragged(X)
-        raise error
+    except ValueError:
+        if isinstance(X, list | tuple) and all(hasattr(row, "__len__") for row in X):
+            lengths = [len(row) for row in X]
+            row = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+            if row is not None:
+                raise ValueError(
+                    f"The rows of X differ in length: row 0 has {lengths[0]} values, row {row} has "
+                    f"{lengths[row]}"
+                ) from None
+        raise
     if array.dtype.kind in "US":  # a single word makes NumPy turn numbers into text
         array = np.asarray(X, dtype=object)
     return array
 
 
-def _explain_ragged(X: Any) -> None:
-    if not isinstance(X, list | tuple) or not all(hasattr(row, "__len__") for row in X):
-        return
-    lengths = [len(row) for row in X]
-    row = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
-    if row is not None:
-        raise ValueError(
-            f"The rows of X differ in length: row 0 has {lengths[0]} values, row {row} has "
-            f"{lengths[row]}"
-        ) from None
-
-
 def _objects_to_float(array: NDArray[Any]) -> Array:
-    columns: list[Array | Refused] = [
-        objects_to_float(array[:, j], str(j)) for j in range(array.shape[1])
-    ]
+    columns = [objects_to_float(array[:, j], str(j)) for j in range(array.shape[1])]
     refused = [c for c in columns if isinstance(c, Refused)]
     if not refused:
-        return np.column_stack([c for c in columns if not isinstance(c, Refused)])
+        return np.column_stack(columns)  # type: ignore[arg-type]
     foreign = next((c for c in refused if c.is_object), None)
     if foreign is not None:  # TypeError and its words as float() has them, as scikit-learn demands
         raise TypeError(

@@ -2,6 +2,12 @@
 
 A fit never sees an array, a frame, a file or a cluster: it sees a `Source`. A new place for data
 is a new file in this folder that implements this interface.
+
+Rows drawn at random are the same ones however the table is cut, whatever its length. Row i has the
+key -ln(u_i) / w_i with u_i a hash of (seed, i): the k rows of least key are a sample without
+replacement in which heavy rows come first more often (Efraimidis and Spirakis 2006). What must be
+kept of a part of the table is its k least keys, so that drawing is a statistic like any other: one
+pass, mergeable, and a smaller sample is the beginning of a larger one.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite, sqrt
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -18,12 +24,11 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import DataError
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import row_hashes
 from eigengap.sources.wording import column, first_repeated, quote
 from eigengap.wording import words
 
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
-
-
 LARGEST_SUM = 1e300  # of weights, so that sums of squares do not overflow
 
 
@@ -31,7 +36,7 @@ LARGEST_SUM = 1e300  # of weights, so that sums of squares do not overflow
 class Block:
     """Consecutive rows of a table."""
 
-    values: Rows  # (c, d); NaN marks an unseen cell; CSR has no unseen cells, its zeros are zeros
+    values: Rows  # (c, d); NaN marks a missing value; CSR has none, its zeros are zeros
     weight: Array | None  # (c,) frequency of each row; None means 1
     cell_sd: Array | None  # (c, d) known standard deviation of each cell, 0 where unknown
     start: int  # index of the first row in the whole table
@@ -82,9 +87,8 @@ class ObservedCells:
             return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
         with np.errstate(over="ignore", invalid="ignore"):
             complete = isfinite(float(np.add.reduce(values, axis=None)))  # then no cell is NaN
-        everywhere = np.full(d, rows, dtype=np.intp)
         if complete:
-            return cls(rows, block.sum_w, everywhere)
+            return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
         counts = np.count_nonzero(block.observed[present], axis=0)
         return cls(rows, block.sum_w, counts, len(empty_rows(values)))
 
@@ -284,3 +288,111 @@ def merge_tree(parts: list[S]) -> S:
         merged = [a.merge(b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = merged + ([parts[-1]] if len(parts) % 2 else [])
     return parts[0]
+
+
+CHUNK = 1 << 14  # rows hashed together, so that temporaries stay in cache
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The rows of least key, in the order of their keys."""
+
+    k: int  # most rows that are kept
+    keys: Array  # (m,) m <= k, ascending
+    rows: Array  # (m, d)
+
+    def merge(self, other: Drawn) -> Drawn:
+        keys = np.concatenate([self.keys, other.keys])
+        first = np.argsort(keys, kind="stable")[: self.k]
+        mine = first < len(self.keys)
+        rows = np.empty((len(first), self.rows.shape[1]))  # joining all of both first costs thrice
+        rows[mine] = self.rows[first[mine]]
+        rows[~mine] = other.rows[first[~mine] - len(self.keys)]
+        return Drawn(self.k, keys[first], rows)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """k rows under a seed: as a statistic of blocks.
+
+    `below` may rule out rows whose key is too large to be drawn, so that few are copied; whoever
+    sets it must look whether k rows were found.
+    """
+
+    k: int
+    seed: int
+    below: float = inf
+
+    @classmethod
+    def among(cls, n_rows: int | None, k: int, seed: int) -> Draw:
+        """k of n_rows rows, all of weight 1.
+
+        The number of keys below the bound is binomial, and less than k with a probability of
+        exp(-60) or so (Chernoff).
+        """
+        expected = k + 12.0 * sqrt(k) + 80.0
+        bounded = n_rows is not None and expected < n_rows
+        return cls(k, seed, expected / n_rows) if bounded and n_rows else cls(k, seed)
+
+    def __call__(self, block: Block) -> Drawn:
+        at, keys = least_keys(
+            self.k, self.seed, block.start, block.n_rows, block.weight, self.below
+        )
+        return Drawn(self.k, keys, dense_rows(block.values, at))
+
+
+def least_keys(
+    k: int, seed: int, start: int, n: int, weight: Array | None, below: float = inf
+) -> tuple[NDArray[np.intp], Array]:
+    """Which of the rows start .. start + n - 1 have the k least keys, and these, ascending.
+
+    A row of weight 0 is never drawn; without weights, nor is one whose key is not `below`.
+    """
+    if weight is not None:
+        return _least(_keys(seed, start, n, weight), k)
+    at, keys = np.empty(0, dtype=np.intp), np.empty(0)
+    for first in range(0, n, CHUNK):
+        some = _keys(seed, start + first, min(CHUNK, n - first), None)
+        most = keys[-1] if len(keys) == k else below  # what can come in is less than that
+        if most < inf:
+            inside = np.flatnonzero(some < most)
+            at, some = np.concatenate([at, inside + first]), np.concatenate([keys, some[inside]])
+        else:
+            at = np.concatenate([at, np.arange(first, first + len(some))])
+            some = np.concatenate([keys, some])
+        kept, keys = _least(some, k)
+        at = at[kept]
+    return at, keys
+
+
+def dense_rows(values: Rows, at: NDArray[np.intp]) -> Array:
+    """Some rows as float64 (m, d)."""
+    some = values[at]
+    dense = some if isinstance(some, np.ndarray) else some.toarray()
+    return np.asarray(dense, dtype=np.float64)
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    """The seed of the next sample that a generator is to decide."""
+    return int(rng.integers(2**63))
+
+
+def _keys(seed: int, start: int, n: int, weight: Array | None) -> Array:
+    # In (0, 1): 53 bits and a half, so that no logarithm is infinite.
+    u = ((row_hashes(start, n, seed) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    if weight is None:
+        return u  # the order of u is that of any monotone function of it, reversed or not
+    with np.errstate(divide="ignore", over="ignore"):
+        keys = -np.log1p(-u) / weight
+    # A row whose weight is almost 0 comes last; one of weight 0 never.
+    return np.where(weight > 0, np.minimum(keys, np.finfo(np.float64).max), inf)
+
+
+def _least(keys: Array, k: int) -> tuple[NDArray[np.intp], Array]:
+    if 0 < k < len(keys):
+        kept = np.argpartition(keys, k - 1)[:k]
+        kept = kept[np.argsort(keys[kept], kind="stable")]
+    else:
+        kept = np.argsort(keys, kind="stable")[:k]
+    kept = kept[np.isfinite(keys[kept])]
+    return kept, keys[kept]

@@ -1,24 +1,33 @@
-"""What every table in memory must pass: shape, finiteness, weights, chosen columns, codes for NaN.
+"""What every table must pass: shape, finiteness, weights, chosen columns, codes for missing values.
 
 The phrases about shape are scikit-learn's, because its estimator checks look for them.
+
+A number that looks like a code for missing values is a warning, and no change: -999 in a twentieth
+of a column is more likely "not measured" than a measurement, and as a value it dominates every mean
+and variance. A value is suspicious where it is the smallest or largest of its column, repeats, and
+is far from all other values: by half of their range for a number that people use as a code, by many
+times their range for any other.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from math import isfinite, isnan
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import DataError, InfiniteCellError, RoundedWarning
+from eigengap.exceptions import DataError, InfiniteCellError, RoundedWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column, quote, show
 from eigengap.wording import words
 
@@ -27,8 +36,6 @@ RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
     "array.reshape(1, -1) if it contains a single sample."
 )
-
-
 EXACT = 2.0**53  # float64 represents every integer below this
 LIMIT = 2.0**63  # of int64: more often a code for missing values than a number
 
@@ -61,14 +68,19 @@ def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | Non
     if isfinite(total):
         return 0
     missing = infinite = 0
-    for chunk in _in_memory_order(X):
+    slow_first = X if abs(X.strides[0]) >= abs(X.strides[1]) else X.T
+    step = max(1, CHUNK // max(1, slow_first.shape[1] * X.itemsize))
+    for start in range(0, len(slow_first), step):
+        chunk = slow_first[start : start + step]
         not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
         if not_finite:
             infinities = int(np.count_nonzero(np.isinf(chunk)))
             missing += not_finite - infinities
             infinite += infinities
     if infinite:
-        _raise_infinite(X, names, infinite, first)
+        row, j = divmod(int(np.argmax(np.isinf(X))), X.shape[1])
+        least = "at least " if first is not None else ""  # other rows were not read yet
+        raise _infinite(float(X[row, j]), row + (first or 0), j, names, infinite, least)
     return missing
 
 
@@ -180,10 +192,21 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
         )
     if len(weight) != n:
         raise DataError(f"sample_weight has {len(weight)} entries but X has {n} rows")
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = float(np.sum(weight))
-    if not (isfinite(total) and weight.min() >= 0):
-        _raise_bad_weight(weight)
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(bad):
+        row = int(bad[0])
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise DataError(
+            f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}"
+            f"{more}",
+            row=row,
+            value=float(weight[row]),
+        )
+    with np.errstate(over="ignore"):
+        if not isfinite(float(np.sum(weight))):
+            raise DataError(
+                "the sum of sample_weight is too large for float64; rescale the weights"
+            )
     if not weight.any():
         raise DataError("sample_weight is zero in every row: no row is left to learn from")
     return weight
@@ -192,10 +215,11 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
 def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[int]:
     """Positions of the chosen columns: strings are names, integers are positions."""
     chosen = [columns] if isinstance(columns, str) else list(columns)
+    given = words().parameter("columns")
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != d:
             raise DataError(
-                f"{_columns()} has {len(chosen)} truth values but {words().X} has {d} columns"
+                f"{given} has {len(chosen)} truth values but {words().X} has {d} columns"
             )
         return [int(j) for j in np.flatnonzero(chosen)]
     places: dict[Any, list[int]] = {}
@@ -205,72 +229,39 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
-        raise DataError(f"{_columns()} chooses {show(label)} more than once", value=label)
+        raise DataError(f"{given} chooses {show(label)} more than once", value=label)
     return found
 
 
 def _position(
     choice: Any, names: Sequence[Any] | None, places: dict[Any, list[int]], d: int
 ) -> int:
+    chooses = f"{words().parameter('columns')} chooses"
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
-            raise DataError(
-                f"{_columns()} chooses position {j} but {words().X} has {d} columns", value=j
-            )
+            raise DataError(f"{chooses} position {j} but {words().X} has {d} columns", value=j)
         return j % d
     if names is None:
         raise DataError(
-            f"{_columns()} chooses {show(choice)} but {words().X} has no column names; use integer "
-            "positions",
+            f"{chooses} {show(choice)} but {words().X} has no column names; use integer positions",
             value=choice,
         )
     matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
         raise DataError(
-            f"{_columns()} chooses {show(choice)}, which names {len(matches)} columns (positions "
+            f"{chooses} {show(choice)}, which names {len(matches)} columns (positions "
             f"{', '.join(map(str, matches))}); use positions",
             value=choice,
         )
-    if not matches:
-        _raise_unknown(choice, names)
-    return matches[0]
-
-
-def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
+    if matches:
+        return matches[0]
     strings = [name for name in names if isinstance(name, str)]
     close = get_close_matches(str(choice), strings, n=3, cutoff=0.6)
-    hint = (
-        f"did you mean {' or '.join(map(quote, close))}?"
-        if close
-        else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
-    )
+    hint = f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
+    if close:
+        hint = f"did you mean {' or '.join(map(quote, close))}?"
     raise DataError(f"{words().X} has no column {show(choice)}; {hint}", value=choice)
-
-
-def _columns() -> str:
-    return words().parameter("columns")
-
-
-def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Pieces of X along its slower axis."""
-    slow_first = X if abs(X.strides[0]) >= abs(X.strides[1]) else X.T
-    step = max(1, CHUNK // max(1, slow_first.shape[1] * X.itemsize))
-    for start in range(0, slow_first.shape[0], step):
-        yield slow_first[start : start + step]
-
-
-def _raise_infinite(
-    X: NDArray[Any], names: Sequence[str] | None, count: int, first: int | None
-) -> NoReturn:
-    step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
-    for start in range(0, X.shape[0], step):
-        cells = np.argwhere(np.isinf(X[start : start + step]))
-        if len(cells):
-            row, j = start + int(cells[0, 0]), int(cells[0, 1])
-            least = "at least " if first is not None else ""  # other rows were not read yet
-            raise _infinite(float(X[row, j]), row + (first or 0), j, names, count, least)
-    raise AssertionError("counted infinite cells but found none")
 
 
 def _infinite(
@@ -291,14 +282,115 @@ def _infinite(
     )
 
 
-def _raise_bad_weight(weight: Array) -> NoReturn:
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if not len(bad):
-        raise DataError("the sum of sample_weight is too large for float64; rescale the weights")
-    row = int(bad[0])
-    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise DataError(
-        f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}",
-        row=row,
-        value=float(weight[row]),
+SAMPLE_ROWS = 1000  # a code in a hundredth of the rows is in them but for one chance in 20 000
+SAMPLE_CELLS = 2_000_000  # fewer rows where there are many columns, but not fewer than:
+LEAST_ROWS = 200
+LEAST_COUNT, LEAST_SHARE = 3, 0.01
+APART_AS_CODE, APART_OTHERWISE = 0.5, 10.0  # distance to the nearest other value, in their range
+DISTINCT_AS_CODE, DISTINCT_OTHERWISE = 2, 10  # other values at least
+MOST_NAMED = 5  # columns in one warning
+
+# What files of many trades write for "missing", besides nines.
+CODES = (-32768.0, 32767.0, -65536.0, 65535.0, -(2.0**31), 2.0**31 - 1, 1e20, -1e20, 1e30, -1e30)
+
+
+def warn_of_codes(source: Source) -> None:
+    """Warn where a column seems to hold a code for missing: a look at a sample of the rows.
+
+    Only a column that is suspicious there is looked at as a whole, in one pass. Nothing is changed.
+    """
+    if source.is_sparse:  # its edges are zeros
+        return
+    rows = max(min(SAMPLE_ROWS, SAMPLE_CELLS // source.n_features), LEAST_ROWS)
+    sample = source.sample(min(rows, source.observed().rows), np.random.default_rng(0))
+    suspects = _suspects(sample, source.dtype)
+    if not suspects:
+        return
+    edges = source.reduce(partial(_Edges.of, suspects=suspects))
+    found = [
+        (j, code, f"{count} of {observed} cells, apart from all others ({low:g} to {high:g})")
+        for (j, code), count, observed, low, high in zip(
+            suspects, edges.count, edges.observed, edges.low, edges.high, strict=True
+        )
+        if count >= max(LEAST_COUNT, LEAST_SHARE * observed)
+        and _apart(code, low, high, DISTINCT_OTHERWISE)  # so many others were in the sample
+    ]
+    if not found:
+        return
+    columns = [
+        f"column {column(source.names, j)} holds {code:g} in {where}"
+        for j, code, where in found[:MOST_NAMED]
+    ]
+    more = f"; and {len(found) - MOST_NAMED} more columns" if len(found) > MOST_NAMED else ""
+    codes = sorted({code for _, code, _ in found})
+    digits = 7 if source.dtype == np.float32 else 15
+    shown = words().missing_values([f"{code:.{digits}g}" for code in codes])
+    it = "it marks" if len(codes) == 1 else "they mark"
+    warn(
+        f"{'; '.join(columns)}{more}. If {it} missing cells, pass {shown}; nothing was changed",
+        SentinelWarning,
     )
+
+
+def _suspects(X: Array, dtype: np.dtype[Any]) -> tuple[tuple[int, float], ...]:
+    """(column, value) of edges of the sample X (k, d) that look like codes.
+
+    A code is a round number, which almost no edge of a column of measurements is.
+    """
+    low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+    suspects = []
+    for edge, at in ((low, 0), (high, -1)):
+        with np.errstate(over="ignore"):  # numpy rounds by way of 100 times the number
+            is_round = np.round(edge, 2).astype(dtype) == edge.astype(dtype)
+        for j in np.flatnonzero(is_round & (edge != 0.0) & (low < high)):
+            cells = X[:, j]
+            values, counts = np.unique(cells[~np.isnan(cells)], return_counts=True)
+            others = np.delete(values, at)
+            often = counts[at] >= 2 or len(cells) < 2 / LEAST_SHARE
+            if often and _apart(float(values[at]), others[0], others[-1], len(others)):
+                suspects.append((int(j), float(values[at])))
+    return tuple(suspects)
+
+
+def is_code(value: float) -> bool:
+    """Whether people write this number for "missing": -9, 99, -999, 99.99, 32767, 1e20, ..."""
+    digits = f"{abs(value):.2f}".rstrip("0").replace(".", "")
+    return value in CODES or (set(digits) == {"9"} and (len(digits) >= 2 or value == -9.0))
+
+
+def _apart(value: float, low: float, high: float, distinct: int) -> bool:
+    """Whether the value lies far enough from all others, which run from low to high."""
+    distance = low - value if value < low else value - high
+    if is_code(value):
+        return distinct >= DISTINCT_AS_CODE and distance >= APART_AS_CODE * (high - low)
+    return distinct >= DISTINCT_OTHERWISE and distance >= APART_OTHERWISE * (high - low)
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """Facts of all rows about the suspected values, one entry for each."""
+
+    count: NDArray[np.intp]  # cells that hold the value
+    observed: NDArray[np.intp]  # observed values
+    low: Array  # of the other observed values
+    high: Array
+
+    @classmethod
+    def of(cls, block: Block, suspects: tuple[tuple[int, float], ...]) -> _Edges:
+        facts = []
+        for j, code in suspects:
+            cells = block.values[:, j]
+            cells = cells if block.weight is None else cells[block.weight > 0]
+            others = cells[~((cells == code) | np.isnan(cells))]
+            count = int(np.count_nonzero(cells == code))
+            low, high = np.min(others, initial=np.inf), np.max(others, initial=-np.inf)
+            facts.append((count, count + len(others), float(low), float(high)))
+        return cls(*map(np.array, zip(*facts, strict=True)))
+
+    def merge(self, other: _Edges) -> _Edges:
+        return _Edges(
+            self.count + other.count,
+            self.observed + other.observed,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )

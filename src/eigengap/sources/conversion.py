@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import nan
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.array import (
     BLOCK_BYTES,
     ArraySource,
     dense_to_float,
+    is_dask,
+    is_field,
     is_sparse,
+    library_of,
     select_columns,
     sparse_to_float,
 )
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_missing_for
-from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.fields.places import is_field
-from eigengap.sources.frames import frame_to_float, library_of, series_to_float
+from eigengap.sources.dask import as_dask_source
+from eigengap.sources.frames import frame_to_float, series_to_float
 from eigengap.sources.wording import column, quote
 
-__all__ = ["Source", "as_source", "in_memory_table"]
+LARGEST = 1e75  # of cell_sd, whose fourth power is a number: sums hold squares of variances
 
 
 def as_source(
@@ -60,9 +62,17 @@ def as_source(
         names the row (0-based position) and column.
     """
     if lies_elsewhere(X):
-        return _elsewhere(
+        if cell_sd is not None:
+            raise ValueError(
+                "cell_sd goes with a table in memory, and X is not one. Load it, or leave cell_sd "
+                "out"
+            )
+        if is_dask(X):
+            open_elsewhere: Callable[..., Source] = as_dask_source
+        else:
+            from eigengap.sources.opening import open_source as open_elsewhere
+        return open_elsewhere(
             X,
-            cell_sd,
             sample_weight=sample_weight,
             missing_values=missing_values,
             columns=columns,
@@ -79,14 +89,20 @@ def as_source(
         return X
     values, names = _table(X, columns)
     if cell_sd is not None:
-        refuse_other_rows(cell_sd, X)
+        _refuse_other_rows(cell_sd, X)
     codes = missing_codes(missing_values)
-    if codes:
-        values = _without_codes(values, codes)
-    weight = None if sample_weight is None else _weight(sample_weight, values.shape[0])
+    if codes and isinstance(values, np.ndarray):
+        values = with_missing_for(values, codes)
+    elif codes and (0.0 in codes or np.isin(values.data, codes).any()):
+        raise ValueError(
+            f"missing_values={list(codes)} occurs in X, but sparse input has no missing values; "
+            "densify it with X.toarray()"
+        )
+    if library_of(sample_weight) is not None:
+        sample_weight = series_to_float(sample_weight)
     return ArraySource(
         values,
-        weight=weight,
+        weight=as_weight(sample_weight, values.shape[0]),
         cell_sd=None if cell_sd is None else as_cell_sd(cell_sd, values, names, columns),
         names=names,
         block_bytes=block_bytes or BLOCK_BYTES,
@@ -105,19 +121,6 @@ def lies_elsewhere(X: Any) -> bool:
     return all(isinstance(path, str | PathLike) for path in paths) or is_field(X) or is_dask(X)
 
 
-def _elsewhere(X: Any, cell_sd: Any, **how: Any) -> Source:
-    if cell_sd is not None:
-        raise ValueError(
-            "cell_sd goes with a table in memory, and X is not one. Load it, or leave cell_sd out"
-        )
-    given = {name: value for name, value in how.items() if value is not None}
-    if is_dask(X):
-        return as_dask_source(X, **given)
-    from eigengap.sources.opening import open_source
-
-    return open_source(X, **given)
-
-
 def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:
     if type(X) is not np.ndarray:
         if is_sparse(X):
@@ -130,27 +133,7 @@ def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:
     return dense_to_float(X), None
 
 
-def _without_codes(values: Rows, codes: tuple[float, ...]) -> Rows:
-    if isinstance(values, np.ndarray):
-        return with_missing_for(values, codes)
-    if 0.0 in codes or np.isin(values.data, codes).any():
-        raise ValueError(
-            f"missing_values={list(codes)} occurs in X, but sparse input has no missing values; "
-            "densify it with X.toarray()"
-        )
-    return values
-
-
-def _weight(sample_weight: Any, n: int) -> Array | None:
-    if library_of(sample_weight) is not None:
-        sample_weight = series_to_float(sample_weight)
-    return as_weight(sample_weight, n)
-
-
-LARGEST = 1e75  # whose fourth power is a number: sums hold squares of variances
-
-
-def refuse_other_rows(cell_sd: Any, X: Any) -> None:
+def _refuse_other_rows(cell_sd: Any, X: Any) -> None:
     """Refuse a frame whose row labels are not those of X: it would be read in the wrong order."""
     if library_of(cell_sd) != "pandas" or library_of(X) != "pandas":
         return  # the others have no row labels
@@ -171,26 +154,6 @@ def as_cell_sd(
     ValueError
         Where one is negative or infinite, or the shape or the column names are not those of X.
     """
-    deviations, labels = _deviations(cell_sd, columns)
-    if labels is not None and names is not None and labels != names:
-        _raise_other_names(labels, names)
-    if deviations.shape != values.shape:
-        raise ValueError(
-            f"cell_sd has shape {deviations.shape} but X has shape {values.shape}: it holds one "
-            "standard deviation per cell. One per column is numpy.broadcast_to(sd, X.shape)"
-        )
-    bad = ~(deviations >= 0) & ~np.isnan(deviations) | np.isinf(deviations)
-    if bad.any():
-        _raise_bad(deviations, bad, names)
-    if np.nanmax(deviations, initial=0.0) > LARGEST:
-        _raise_bad(deviations, deviations > LARGEST, names)
-    known = deviations > 0
-    if isinstance(values, np.ndarray):
-        known &= ~np.isnan(values)
-    return np.where(known, deviations, 0.0) if known.any() else None
-
-
-def _deviations(cell_sd: Any, columns: Any) -> tuple[Array, tuple[str, ...] | None]:
     labels = None
     if library_of(cell_sd) is not None:
         cell_sd, labels = frame_to_float(cell_sd, columns)
@@ -203,25 +166,34 @@ def _deviations(cell_sd: Any, columns: Any) -> tuple[Array, tuple[str, ...] | No
             f"{np.ndim(cell_sd)} dimensions. One for all cells is numpy.full(X.shape, sd), one per "
             "column numpy.broadcast_to(sd, X.shape)"
         )
-    return np.asarray(dense_to_float(cell_sd), dtype=np.float64), labels
-
-
-def _raise_other_names(labels: tuple[str, ...], names: tuple[str, ...]) -> None:
-    if len(labels) != len(names):
-        raise ValueError(f"cell_sd has {len(labels)} columns but X has {len(names)}")
-    j = next(j for j, (a, b) in enumerate(zip(labels, names, strict=True)) if a != b)
-    raise ValueError(
-        f"the columns of cell_sd are not those of X: column {j} is {quote(labels[j])} there and "
-        f"{quote(names[j])} in X. Bring them into the order of X, e.g. cell_sd[X.columns]"
-    )
-
-
-def _raise_bad(deviations: Array, bad: NDArray[np.bool_], names: tuple[str, ...] | None) -> None:
-    row, j = (int(k) for k in np.argwhere(bad)[0])
-    count = int(np.count_nonzero(bad))
-    more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
-    raise ValueError(
-        f"cell_sd must be finite (below {LARGEST:g}) and not negative: {float(deviations[row, j])} "
-        f"at row {row}, column {column(names, j)}{more}. A cell that is worth nothing is "
-        "NaN in X; a standard deviation that is not known is NaN or 0 in cell_sd"
-    )
+    deviations = np.asarray(dense_to_float(cell_sd), dtype=np.float64)
+    if labels is not None and names is not None and labels != names:
+        if len(labels) != len(names):
+            raise ValueError(f"cell_sd has {len(labels)} columns but X has {len(names)}")
+        j = next(j for j, (a, b) in enumerate(zip(labels, names, strict=True)) if a != b)
+        raise ValueError(
+            f"the columns of cell_sd are not those of X: column {j} is {quote(labels[j])} there "
+            f"and {quote(names[j])} in X. Bring them into the order of X, e.g. cell_sd[X.columns]"
+        )
+    if deviations.shape != values.shape:
+        raise ValueError(
+            f"cell_sd has shape {deviations.shape} but X has shape {values.shape}: it holds one "
+            "standard deviation per cell. One per column is numpy.broadcast_to(sd, X.shape)"
+        )
+    bad = ~(deviations >= 0) & ~np.isnan(deviations) | np.isinf(deviations)
+    if not bad.any():
+        bad = deviations > LARGEST
+    if bad.any():
+        row, j = (int(k) for k in np.argwhere(bad)[0])
+        count = int(np.count_nonzero(bad))
+        more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
+        raise ValueError(
+            f"cell_sd must be finite (below {LARGEST:g}) and not negative: "
+            f"{float(deviations[row, j])} at row {row}, column {column(names, j)}{more}. A cell "
+            "that is worth nothing is NaN in X; a standard deviation that is not known is NaN or 0 "
+            "in cell_sd"
+        )
+    known = deviations > 0
+    if isinstance(values, np.ndarray):
+        known &= ~np.isnan(values)
+    return np.where(known, deviations, 0.0) if known.any() else None

@@ -1,7 +1,6 @@
 """Data frames: pandas, polars, pyarrow and whatever else narwhals reads, in and out.
 
-A frame is recognised by the library its class comes from, so that none of them is imported for
-the sake of looking.
+Imputed tables come back in the column types of the frame that they came from.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.array import F4, F8, dense_to_float
+from eigengap.sources.array import F4, F8, FRAMES, dense_to_float, library_of
 from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
-from eigengap.sources.checks import resolve_columns, warn_of_rounded
-from eigengap.sources.decimals import decimals_to_float
+from eigengap.sources.checks import EXACT, resolve_columns, warn_of_rounded
+from eigengap.sources.files.columns import decimals_to_float
 from eigengap.sources.wording import column, show
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-LIBRARIES = frozenset({"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"})
 TO_NUMERIC = {
     "pandas": {
         WRITTEN: "pandas.to_numeric(X[{}])",
@@ -38,15 +36,6 @@ TO_NUMERIC = {
 }
 
 
-def library_of(X: Any) -> str | None:
-    """Name of the data-frame library that X comes from, None where it is not of one."""
-    for base in type(X).__mro__:
-        root = base.__module__.partition(".")[0]
-        if root in LIBRARIES:
-            return root
-    return None
-
-
 def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Values (n, d) of a frame, null as NaN, and its column names.
 
@@ -57,13 +46,18 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
     if columns is not None:
         positions = resolve_columns(columns, labels, len(labels))
-        X = _select(X, positions)
+        if hasattr(X, "iloc"):
+            X = X.iloc[:, positions]
+        else:
+            X = X[:, positions] if hasattr(X, "to_series") else X.select(positions)
         labels = [labels[j] for j in positions]
     names = tuple(map(str, labels)) if all(isinstance(s, str) for s in labels) else None
     values = _homogeneous(X)
     if values is None:
         values = _by_column(X, names, len(labels))
-    warn_of_rounded(values, _long_columns(X), names)
+    types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
+    whole = [str(t).lower().partition("[")[0] in ("int64", "uint64") for t in types]
+    warn_of_rounded(values, np.array(whole, bool), names)
     return values, names or None
 
 
@@ -95,10 +89,17 @@ def like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
     if len(labels) != values.shape[1]:
         raise ValueError(f"{len(labels)} column names for {values.shape[1]} columns of values")
     if hasattr(X, "iloc"):
-        return _constructor(X)(values, index=X.index, columns=labels)
+        # The plain frame class of the library: a subclass may demand more than values.
+        plain = (
+            base
+            for base in type(X).__mro__
+            if base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in FRAMES
+        )
+        return next(plain, type(X))(values, index=X.index, columns=labels)
+    contiguous = list(map(np.ascontiguousarray, values.T))
     if library == "pyarrow":
-        return type(X).from_arrays([_contiguous(values, j) for j in range(len(labels))], labels)
-    return type(X)({name: _contiguous(values, j) for j, name in enumerate(labels)})
+        return type(X).from_arrays(contiguous, labels)
+    return type(X)(dict(zip(labels, contiguous, strict=True)))
 
 
 def eager_frame(X: Any) -> Any:
@@ -124,20 +125,6 @@ def eager_frame(X: Any) -> Any:
         "containing a single row (i.e. single sample) or a single column (i.e. single feature) "
         "instead."
     )
-
-
-def _long_columns(X: Any) -> NDArray[np.bool_]:
-    """(d,) columns of integers of 64 bits."""
-    types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
-    return np.array([str(t).lower().partition("[")[0] in ("int64", "uint64") for t in types], bool)
-
-
-def _select(X: Any, positions: list[int]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[:, positions]
-    if hasattr(X, "to_series"):
-        return X[:, positions]
-    return X.select(positions)
 
 
 def native_column(X: Any, j: int) -> Any:
@@ -170,15 +157,15 @@ def _by_column(X: Any, names: Sequence[str] | None, d: int) -> NDArray[Any]:
             found.append(decimals_to_float(native))  # narwhals knows no negative scale
             continue
         found.append(_column_to_float(nw.from_native(native, series_only=True), column(names, j)))
+    floats = {j: c for j, c in enumerate(found) if not isinstance(c, Refused)}
     refused = [c for c in found if isinstance(c, Refused)]
     if refused:
-        numeric = [column(names, j) for j, c in enumerate(found) if not isinstance(c, Refused)]
+        numeric = [column(names, j) for j in floats]
         raise refusal(refused, numeric, TO_NUMERIC.get(library_of(X) or "", {}))
-    floats = [c for c in found if not isinstance(c, Refused)]
-    single = all(c.dtype == F4 for c in floats) and d > 0
+    single = all(c.dtype == F4 for c in floats.values()) and d > 0
     # Column-major: each column is copied in one piece.
     values = np.empty((len(X), d), dtype=F4 if single else F8, order="F")
-    for j, c in enumerate(floats):
+    for j, c in floats.items():
         values[:, j] = c
     return values
 
@@ -191,8 +178,11 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
         return np.asarray(s.to_numpy(), dtype=F4)
     if s.dtype.is_integer() and (whole := _arrow_integers(s.to_native())) is not None:
         return whole
-    if s.dtype == nw.Decimal:
-        return _decimals(s)
+    if s.dtype == nw.Decimal:  # the casts of the libraries do not all round to the nearest float64
+        try:
+            return decimals_to_float(s.to_arrow())
+        except ImportError:  # polars alone
+            return np.array([np.nan if x is None else float(x) for x in s.to_list()], dtype=F8)
     if s.dtype.is_numeric() or s.dtype == nw.Boolean:
         return np.asarray(s.cast(nw.Float64).to_numpy(), dtype=F8)
     if s.dtype == nw.String:
@@ -200,8 +190,17 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
         texts = [None if gone else text for text, gone in zip(s.to_list(), null, strict=True)]
         return describe_text(texts, label) or np.full(len(s), np.nan)
     if s.dtype in (nw.Object, nw.Unknown):
-        return _unknown_to_float(s.to_numpy(), label)
-    return _refuse(s, label)
+        cells = s.to_numpy()
+        if cells.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: column {label}")
+        if cells.dtype.kind in "fiub":
+            return np.asarray(cells, dtype=F8)
+        return objects_to_float(cells.astype(object), label)
+    observed = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
+    if not len(observed):
+        return Refused(label, kind_of_type(s.dtype), "null", 0)
+    row = int(observed[0])
+    return Refused(label, kind_of_type(s.dtype), show(s[row : row + 1].to_list()[0]), row)
 
 
 def _arrow_integers(native: Any) -> Array | None:
@@ -213,32 +212,8 @@ def _arrow_integers(native: Any) -> Array | None:
     return None
 
 
-def _decimals(s: nw.Series[Any]) -> Array:
-    """Decimals, null as NaN; the casts of the libraries do not all round to the nearest float64."""
-    try:
-        return decimals_to_float(s.to_arrow())
-    except ImportError:  # polars alone
-        return np.array([np.nan if one is None else float(one) for one in s.to_list()], dtype=F8)
-
-
-def _unknown_to_float(cells: NDArray[Any], label: str) -> NDArray[Any] | Refused:
-    if cells.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: column {label}")
-    if cells.dtype.kind in "fiub":
-        return np.asarray(cells, dtype=F8)
-    return objects_to_float(cells.astype(object), label)
-
-
-def _refuse(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
-    observed = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
-    kind = _kind(s.dtype)
-    if not len(observed):
-        return Refused(label, kind, "null", 0)
-    row = int(observed[0])
-    return Refused(label, kind, show(s[row : row + 1].to_list()[0]), row)
-
-
-def _kind(dtype: Any) -> str:
+def kind_of_type(dtype: Any) -> str:
+    """What a column of this type of narwhals holds, for messages."""
     import narwhals as nw
 
     if dtype in (nw.Categorical, nw.Enum):
@@ -259,18 +234,6 @@ def _output_labels(X: Any, columns: Any) -> Any:
     return chosen
 
 
-def _constructor(X: Any) -> Any:
-    """The plain frame class of the library: a subclass may demand more than values."""
-    for base in type(X).__mro__:
-        if base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in LIBRARIES:
-            return base
-    return type(X)
-
-
-def _contiguous(values: NDArray[Any], j: int) -> NDArray[Any]:
-    return np.ascontiguousarray(values[:, j])
-
-
 def new_frame(columns: Mapping[str, Any]) -> Any:
     """The columns, name -> values of equal length, as a frame.
 
@@ -286,3 +249,96 @@ def new_frame(columns: Mapping[str, Any]) -> Any:
         "a frame needs pandas or polars, and neither is installed: pip install pandas; "
         "the numbers are attributes of this object without it"
     )
+
+
+def typed_like(X: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
+    """Values (n, d) as the type of X, each column in its own type where that can hold them.
+
+    `imputed` (n, d) marks missing values of X; a column without any is X's own. An integer or
+    boolean column becomes floating-point where imputed values are not integers.
+    """
+    if library_of(X) is None:
+        return values
+    X, frame = eager_frame(X), like(X, values)
+    for j in range(values.shape[1]):
+        column = _own_type(native_column(X, j), values[:, j], imputed[:, j])
+        if column is None:
+            continue
+        if hasattr(frame, "isetitem"):
+            frame.isetitem(j, column.array)
+        elif hasattr(frame, "replace_column"):
+            frame = frame.replace_column(j, column.rename(frame.columns[j]))
+        else:
+            frame = frame.set_column(j, frame.column_names[j], column)
+    return frame
+
+
+def whole_columns(X: Any) -> NDArray[np.bool_] | None:
+    """(d,) columns of an integer or boolean type; None where X is no frame."""
+    return _by_type(X, lambda dtype, nw: dtype.is_integer() or dtype == nw.Boolean)
+
+
+def boolean_columns(X: Any) -> NDArray[np.bool_] | None:
+    """(d,) columns of a boolean type; None where X is no frame."""
+    return _by_type(X, lambda dtype, nw: dtype == nw.Boolean)
+
+
+def _by_type(X: Any, holds: Any) -> NDArray[np.bool_] | None:
+    if library_of(X) is None:
+        return None
+    import narwhals as nw
+
+    X = eager_frame(X)
+    d = len(X.column_names if hasattr(X, "column_names") else X.columns)
+    columns = [nw.from_native(native_column(X, j), series_only=True) for j in range(d)]
+    return np.array([bool(holds(column.dtype, nw)) for column in columns])
+
+
+def _own_type(native: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
+    """The column in its own type, None where floating-point must do."""
+    import narwhals as nw
+
+    column = nw.from_native(native, series_only=True)
+    dtype = column.dtype
+    if not imputed.any():
+        return native if dtype.is_numeric() or dtype == nw.Boolean else None
+    if not _holds(dtype, values[imputed], nw):
+        return None
+    if dtype.is_float():
+        cells = values.tolist()
+    else:  # observed values as in the column: float64 does not represent every integer
+        cells = list(column.to_list())
+        for i in np.flatnonzero(imputed):
+            cells[i] = bool(values[i]) if dtype == nw.Boolean else int(values[i])
+    if hasattr(native, "iloc"):
+        return type(native)(cells, index=native.index, dtype=native.dtype)
+    made = nw.new_series(column.name or "", cells, dtype=dtype, backend=column.implementation)
+    return made.to_native()
+
+
+def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:
+    if dtype.is_float():
+        return True
+    if dtype == nw.Boolean:
+        return bool(np.all((values == 0) | (values == 1)))
+    if not dtype.is_integer():
+        return False
+    if not (np.all(values == np.round(values)) and np.all(np.abs(values) < EXACT)):
+        return False
+    bits = int("".join(filter(str.isdigit, str(dtype))) or 64)
+    unsigned = str(dtype).startswith("U")
+    low = 0.0 if unsigned else -(2.0 ** (bits - 1))
+    high = 2.0**bits - 1 if unsigned else 2.0 ** (bits - 1) - 1
+    return bool(values.min() >= low and values.max() <= high)
+
+
+def with_new_columns(frame: Any, names: Any, values: NDArray[Any]) -> Any:
+    """A pandas or polars frame with columns (n, k) of 0 and 1 appended."""
+    new = {str(name): values[:, k].astype(np.int8) for k, name in enumerate(names)}
+    if hasattr(frame, "iloc"):
+        return frame.assign(**new)
+    import narwhals as nw
+
+    library = nw.get_native_namespace(frame)
+    made = [nw.new_series(name, cells, backend=library) for name, cells in new.items()]
+    return frame.with_columns([column.to_native() for column in made])

@@ -1,32 +1,34 @@
-"""Tables in files. `open_source` finds the reader by the first bytes of the file, then its name."""
+"""Tables in files. `open_source` finds the reader by the first bytes of the file, then its name.
+
+Many files with the same columns, one after the other, are one table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import nan
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.exceptions import PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.sources.array import F4, F8, is_field
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
-from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.fields.places import is_field_path
 from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.csv.rows import SkippedLines
 from eigengap.sources.files.hdf5 import Hdf5Reader
-from eigengap.sources.files.many import ManyReader
 from eigengap.sources.files.npy import NpyReader, NpzReader
 from eigengap.sources.files.parquet import ParquetReader
 from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
 from eigengap.sources.files.zarr_reader import ZarrReader
-from eigengap.sources.reader import Reader
-from eigengap.sources.streamed import StreamSource
+from eigengap.sources.reader import Reader, StreamSource, unreadable
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -142,15 +144,17 @@ def open_source(
             "group with named dimensions), and this is a plain table"
         )
     texts, codes = codes_of(missing_values)
-    how = _How(columns, texts, skipped)
-    readers = [_reader(part, how) for address in find_files(path) for part in _files_of(address)]
+    addresses = [
+        part
+        for found in find_files(path)
+        for part in (parquet_parts(found) if format_of(found.path).name == "folder" else [found])
+    ]
+    readers = [_reader(address, columns, texts, skipped) for address in addresses]
     if len(readers) == 1:
         reader = readers[0]
         if reader.n_rows == 0:  # one of many files may be empty, but not the table
-            try:
+            with unreadable(reader.where, (ValueError,), "{}"):
                 check_not_empty((0, reader.n_features))
-            except ValueError as error:
-                raise UnreadableError(reader.where, str(error)) from None
     else:
         several = isinstance(path, list | tuple)
         where = f"{readers[0].where} and {len(readers) - 1} more files" if several else str(path)
@@ -164,45 +168,27 @@ def open_source(
     )
 
 
-@dataclass(frozen=True)
-class _How:
-    """How every file is read."""
-
-    columns: Any
-    texts: frozenset[str]  # that stand for a missing value
-    skipped: SkippedLines
-
-
-def _files_of(address: Address) -> list[Address]:
-    is_folder = format_of(address.path).name == "folder"
-    return parquet_parts(address) if is_folder else [address]
-
-
-def _reader(address: Address, how: _How) -> Reader:
+def _reader(address: Address, columns: Any, texts: frozenset[str], skipped: SkippedLines) -> Reader:
+    """The reader of one file; `texts` stand for a missing value."""
     path, member = address.path, address.member
     kind = format_of(path)
     if member is not None and kind.name not in ("npz", "hdf5", "zarr"):
         raise UnreadableError(str(path), f"it is one table; leave out ::{member}")
-    if how.skipped and kind.name != "csv":
-        raise UnreadableError(str(path), f"it has no lines: {how.skipped} is for CSV files")
-    if how.texts and kind.name != "csv":
+    if skipped and kind.name != "csv":
+        raise UnreadableError(str(path), f"it has no lines: {skipped} is for CSV files")
+    if texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
-            f"{words().parameter('missing_values', quote(min(how.texts)))} is text, and the file "
+            f"{words().parameter('missing_values', quote(min(texts)))} is text, and the file "
             "holds numbers; text is looked for in CSV files",
         )
-    try:
+    with unreadable(str(path), (ValueError,), "{}"):  # a column that does not exist
         if kind.name == "csv":
-            reader: Reader = CsvReader(path, how.columns, how.texts, kind.compression, how.skipped)
-        elif member is None:
-            reader = READERS[kind.name](path, how.columns)
+            reader: Reader = CsvReader(path, columns, texts, kind.compression, skipped)
         else:
-            reader = READERS[kind.name](path, how.columns, member)
+            which = () if member is None else (member,)
+            reader = READERS[kind.name](path, columns, *which)
         check_not_empty((1, reader.n_features))
-    except (UnreadableError, MemoryError):
-        raise
-    except ValueError as error:  # a column that does not exist
-        raise UnreadableError(str(path), str(error)) from None
     return reader
 
 
@@ -227,21 +213,16 @@ def parquet_parts(address: Address) -> list[Address]:
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
             f"table? Give a glob: {words().path(str(folder / '*.parquet'))}",
         )
-    _warn_of_partitions(folder, found)
-    return [Address(path) for path in found]
-
-
-def _warn_of_partitions(folder: Path, found: list[Path]) -> None:
-    """Warn of columns that are encoded in the names of folders, as Hive and Spark write them."""
+    # Hive and Spark encode columns in the names of folders.
     inside = {part for path in found for part in path.relative_to(folder).parts[:-1]}
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
         warn(
-            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which "
-            "stands in "
-            "the names of its folders and not in the files: it is left out of the table",
+            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands "
+            "in the names of its folders and not in the files: it is left out of the table",
             PartitionColumnWarning,
         )
+    return [Address(path) for path in found]
 
 
 def codes_of(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
@@ -267,3 +248,91 @@ def _weight(sample_weight: Any, reader: Reader) -> Array | None:
         )
     n = len(sample_weight) if reader.n_rows is None else reader.n_rows
     return as_weight(sample_weight, n)
+
+
+class ManyReader(Reader):
+    """The rows of several readers; their columns must agree in name and order."""
+
+    def __init__(self, readers: Sequence[Reader], where: str) -> None:
+        first = readers[0]
+        for other in readers[1:]:
+            _require_same_columns(first, other)
+        agree_on_decimals([reader for reader in readers if isinstance(reader, CsvReader)])
+        self.where = where
+        self._readers = readers
+        self.n_features, self.names = first.n_features, first.names
+        self.dtype = F4 if all(r.dtype == F4 for r in readers) else F8
+        self.long = np.any([np.broadcast_to(r.long, first.n_features) for r in readers], axis=0)
+        self.n_rows = _total(reader.n_rows for reader in readers)
+        self._starts: list[int] = []  # first row of each file, as far as it is known
+
+    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        row, starts = 0, []
+        for reader in self._readers:
+            starts.append(row)
+            self._starts = max(self._starts, starts, key=len)
+            for piece in reader.pieces(rows):
+                row += len(piece)
+                yield piece.astype(self.dtype, copy=False)
+
+    def require_unchanged(self) -> None:
+        for reader in self._readers:
+            reader.require_unchanged()
+
+    def place(self, row: int) -> str:
+        starts = [0]
+        for reader in self._readers[:-1]:
+            if reader.n_rows is None:
+                break
+            starts.append(starts[-1] + reader.n_rows)
+        starts = max(starts, self._starts, key=len)
+        index = bisect_right(starts, row) - 1
+        return self._readers[index].place(row - starts[index])
+
+    @property
+    def bytes_per_pass(self) -> int | None:
+        return _total(reader.bytes_per_pass for reader in self._readers)
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum, None where one of the counts is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
+
+
+def _require_same_columns(first: Reader, other: Reader) -> None:
+    if first.names == other.names and first.n_features == other.n_features:
+        return
+    difference = f"{other.n_features} instead of {first.n_features}"
+    if (first.names is None) != (other.names is None):
+        difference = "only one of them has column names"
+    for j, (ours, theirs) in enumerate(zip(first.names or (), other.names or (), strict=False)):
+        if ours != theirs:
+            difference = f"column {j} is {quote(theirs)} instead of {quote(ours)}"
+            break
+    raise UnreadableError(
+        other.where,
+        f"its columns are not those of {words().path(first.where)}: {difference}. Files that are "
+        "read as one table have the same columns in the same order; "
+        f"{words().parameter('columns')} chooses those that all of them have",
+    )
+
+
+def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
+    """Refuse files whose decimal marks differ: next to 1,5 the text 1.500 is a thousand and a half.
+
+    A file whose first rows show no mark, because all numbers are whole, follows the others.
+    """
+    marks = [(reader.where, mark) for reader in readers if (mark := reader.dialect.mark)]
+    for where, mark in marks[1:]:
+        first, other = marks[0]
+        if mark.decimal != other.decimal:
+            raise UnreadableError(
+                where,
+                f"{mark}, and in {words().path(first)} {other}. Files that are read as one table "
+                "have one decimal mark: write the numbers of all files in one way, or read the "
+                "files apart",
+            )
+    for reader in readers:
+        if marks and reader.dialect.mark is None:
+            reader.follow(marks[0][1].decimal)

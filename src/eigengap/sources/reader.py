@@ -1,7 +1,9 @@
-"""Tables that are read from the first row to the last, as often as needed: a file, or many.
+"""Tables that are read from the first row to the last, as often as needed, never as a whole.
 
-A new format is a new file in `sources/files` that implements `Reader`; `sources.streamed` cuts into
-blocks, validates, counts and reads ahead.
+A new format is a new file in `sources/files` that implements `Reader`; `StreamSource` cuts into
+blocks, validates, counts and reads ahead. Every block is validated as it is read: an infinite
+value, or a table that has become longer or shorter since the last pass, is an error that names the
+file and the row. The next block is read while the last one is processed.
 
 A fit reads a file many times, and every pass must find the same table. So size and time of writing
 are compared before and after each pass, and before results of an earlier pass are used again.
@@ -10,17 +12,39 @@ are compared before and after each pass, and before results of an earlier pass a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import UnreadableError
+from eigengap.exceptions import InfiniteCellError, UnreadableError
+from eigengap.linalg import Array
+from eigengap.printable import quoted
+from eigengap.runtime import memory
+from eigengap.runtime.memory import free_memory
+from eigengap.runtime.threads import closed_at_end
+from eigengap.runtime.warnings import CapturedWarning, captured
+from eigengap.sources.base import Block, Source, without_empty
+from eigengap.sources.blocked import BlockedSource, MemoisedSource, Several
+from eigengap.sources.checks import (
+    check_not_empty,
+    count_missing,
+    warn_of_rounded,
+    with_missing_for,
+)
 from eigengap.wording import words
+
+BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
+KEPT_SHARE = 0.25  # of the free memory that prepared blocks may take
+_END = object()
 
 
 class Reader(ABC):
@@ -102,6 +126,18 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
     )
 
 
+@contextmanager
+def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> Iterator[None]:
+    """Let errors of these kinds name the file; {} in the message is for what they say."""
+    try:
+        yield
+    except (UnreadableError, MemoryError):
+        raise
+    except kinds as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UnreadableError(where, message.replace("{}", said)) from error
+
+
 class FileReader(Reader):
     """A table in one file, which is closed between passes."""
 
@@ -125,3 +161,176 @@ class FileReader(Reader):
 
     def require_unchanged(self) -> None:
         require_stamp(self._path, self._stamp, self.where)
+
+
+class StreamSource(MemoisedSource, BlockedSource):
+    """The table of a `Reader`, cut into blocks of equal numbers of rows.
+
+    `bytes_read` counts bytes that were read from the medium, where the reader reports them.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        weight: Array | None = None,
+        codes: tuple[float, ...] = (),
+        block_bytes: int | None = None,
+        block_rows: int | None = None,
+    ) -> None:
+        self.reader, self.where = reader, reader.where
+        self.n_features, self.names = reader.n_features, reader.names
+        self.dtype, self.n_rows = reader.dtype, reader.n_rows
+        self.is_sparse = False
+        self.passes, self.bytes_read = 0, 0
+        self.weight = weight
+        self._codes = codes
+        self._warned_of_rounding = False
+        self._known = {}
+        self._skips_empty = False
+        size = BLOCK_BYTES if block_rows else block_bytes or memory.block_bytes(BLOCK_BYTES)
+        self.rows_per_block = block_rows or max(1, size // (8 * max(1, self.n_features)))
+        self._most_kept = KEPT_SHARE * free_memory()
+        if self.n_rows is not None:
+            self._check_length(self.n_rows)
+
+    def __repr__(self) -> str:
+        rows = "rows not counted yet" if self.n_rows is None else f"{self.n_rows} rows"
+        return (
+            f"<{type(self).__name__} of {quoted(self.where)}: {rows} x {self.n_features} columns>"
+        )
+
+    def present(self) -> Source:
+        # Rows of weight 0 are always skipped.
+        if self._skips_empty or self.observed().empty in (0, self.observed().rows):
+            return self
+        other = copy(self)
+        other._known = {}
+        other._skips_empty = True
+        return other
+
+    def _require_unchanged(self) -> None:
+        self.reader.require_unchanged()
+
+    def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
+        def each(block: Block) -> Several:
+            return Several(tuple(of(block) for of in ofs))
+
+        return BlockedSource.reduce(self, each).parts
+
+    def _blocks(self) -> Iterator[Block]:
+        return ahead(self._read())
+
+    def _read(self) -> Iterator[Block]:
+        row = kept = 0  # rows that were read, and those that were not skipped
+        for values in recut(self.reader.pieces(self.rows_per_block), self.rows_per_block):
+            stop = row + len(values)
+            if self.n_rows is not None and stop > self.n_rows:
+                raise UnreadableError(
+                    self.where,
+                    f"it had {self.n_rows} rows and has become longer while it is read. Let "
+                    "nothing write to it, or work on a copy",
+                )
+            if self.weight is not None and len(self.weight) < stop:
+                raise ValueError(
+                    f"sample_weight has {len(self.weight)} entries but X has at least {stop} rows"
+                )
+            weight = None if self.weight is None else self.weight[row:stop]
+            values = self._validated(values, row)
+            if weight is not None and not weight.all():  # a row of weight 0 is as if absent
+                values, weight = values[weight > 0], weight[weight > 0]
+            if self._skips_empty:
+                values, weight = without_empty(values, weight)
+            if len(values):
+                yield Block(values, weight, None, kept)
+            row, kept = stop, kept + len(values)
+        self._check_length(row)
+        self.n_rows = row
+        self.bytes_read += self.reader.bytes_per_pass or 0
+
+    def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
+        if self._codes:
+            values = with_missing_for(values, self._codes)
+        if not self._warned_of_rounding:
+            self._warned_of_rounding = warn_of_rounded(values, self.reader.long, self.names, start)
+        try:
+            count_missing(values, self.names, start)
+        except InfiniteCellError as error:
+            raise self._infinite(error) from None
+        return values
+
+    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
+        """The error with the name of the file, and the row in it if there are several."""
+        place = self.reader.place(error.row)
+        several = place != Reader.place(self.reader, error.row)
+        return self._in_cell(error, f"{error}. It is {place}" if several else str(error))
+
+    def _in_cell(self, error: InfiniteCellError, message: str) -> UnreadableError:
+        return UnreadableError(
+            self.where,
+            message,
+            in_cells=True,
+            row=error.row,
+            column=error.column,
+            name=error.name,
+            value=error.value,
+        )
+
+    def _check_length(self, rows: int) -> None:
+        if self.n_rows is not None and rows < self.n_rows:
+            raise UnreadableError(
+                self.where,
+                f"it ends after row {rows - 1}, and {self.n_rows} rows were expected: it was cut "
+                "short, or changed while it is read",
+            )
+        check_not_empty((rows, self.n_features))
+        if self.weight is not None and len(self.weight) != rows:
+            raise ValueError(f"sample_weight has {len(self.weight)} entries but X has {rows} rows")
+
+
+def recut(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
+    """The same rows in pieces of exactly `rows` of them, the last one excepted."""
+    waiting: list[NDArray[Any]] = []
+    count = 0
+    for piece in pieces:
+        while count + len(piece) >= rows:
+            head, piece = piece[: rows - count], piece[rows - count :]
+            yield head if not waiting else np.concatenate([*waiting, head])
+            waiting, count = [], 0
+        if len(piece):
+            waiting.append(piece)
+            count += len(piece)
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+
+
+T = TypeVar("T")
+
+
+def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
+    """The same parts, up to `depth` of them read in advance, and the next one begun, by one thread.
+
+    Errors of reading are raised here, in their place. Closing or deleting this iterator ends the
+    thread and closes `parts`.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="eigengap-ahead")
+    with closed_at_end(parts):
+        try:
+            waiting = deque(pool.submit(_read_next, parts) for _ in range(depth + 1))
+            while True:
+                taken, warned = waiting.popleft().result()
+                for one in warned:  # while reading, to be reissued in the caller's thread
+                    one.reissue()
+                if taken is _END:
+                    return
+                waiting.append(pool.submit(_read_next, parts))
+                yield taken
+                del taken  # or it would stay in memory while the next one is waited for
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_next(parts: Iterator[Any]) -> tuple[Any, list[CapturedWarning]]:
+    with captured() as caught:
+        part = next(parts, _END)
+    return part, caught

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.runtime.warnings import CapturedWarning, captured, warn
-from eigengap.sources.array import dense_to_float
+from eigengap.sources.array import dense_to_float, library_of
 from eigengap.sources.base import Block, Source
 from eigengap.sources.conversion import as_source
-from eigengap.sources.frames import frame_to_float, library_of
+from eigengap.sources.frames import frame_to_float
 from eigengap.sources.sinks import open_sink
 
+Warned = dict[type[Warning], tuple[CapturedWarning, int]]  # the first of each kind, and its blocks
 SD = "_sd"  # what is added to the name of a column for its standard deviation
 
 
@@ -77,30 +78,31 @@ def stream(
     True
     >>> folder.cleanup()
     """
-    _refuse_fitting(function)
+    own = function
+    while isinstance(own, partial):
+        own = own.func
+    _refuse_fitting(own)
     source = X if isinstance(X, Source) else as_source(X)
     if getattr(source, "weight", None) is not None or source.has_cell_sd:
         raise ValueError(
             "X comes with sample_weight or cell_sd, which no function is given here, and a row of "
             "weight 0 would be missing in the file. Pass it without them"
         )
-    warned = _WarningsOfBlocks()
-    with (
-        open_sink(to, force=force) as sink,
-        closing(_results(_Method(function, source.names), source, warned)) as results,
-    ):
+    warned: Warned = {}
+    results = _results(partial(_result, function, source.names), source, warned)
+    with open_sink(to, force=force) as sink, closing(results):
         for result in results:
             if sink.n_rows == 0:
-                sink.name_columns(_names(function, result, source, columns_out))
+                sink.name_columns(_names(own, result, source, columns_out))
             sink.append(result.columns())
-    warned.reissue()
+    for kind, (first, blocks) in warned.items():
+        more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
+        warn(first.message + more, kind)
     return sink.path
 
 
 def _refuse_fitting(method: Callable[[Any], Any]) -> None:
     """Every block would get a fit of its own."""
-    while isinstance(method, partial):
-        method = method.func
     name = getattr(method, "__name__", "")
     if hasattr(method, "__self__") and (name.startswith("fit") or name == "partial_fit"):
         other = name.removeprefix("fit_") if name.startswith("fit_") else "transform"
@@ -123,57 +125,43 @@ class _Result:
         return self.values if self.sd is None else np.hstack([self.values, self.sd])
 
 
-@dataclass(frozen=True, eq=False)
-class _Method:
-    """The method, given each block as the kind of table that it was fitted to."""
-
-    method: Callable[[Any], Any]
-    names: tuple[str, ...] | None
-
-    def __call__(self, block: Block) -> _Result:
-        found = self.method(_table(block.values, self.names))
-        first, second = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-        values, names, is_flat = _numbers(first)
-        sd = None if second is None else _numbers(second)[0]
-        for part in (values,) if sd is None else (values, sd):
-            if len(part) != block.n_rows:
-                raise ValueError(
-                    f"the method returned {len(part)} rows for the {block.n_rows} rows from "
-                    f"{block.start} on; it must return one for each"
-                )
-        return _Result(values, sd, names, is_flat)
+def _result(method: Callable[[Any], Any], names: tuple[str, ...] | None, block: Block) -> _Result:
+    """The method, given a block as the kind of table that it was fitted to."""
+    found = method(_table(block.values, names))
+    first, second = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    values, own, is_flat = _numbers(first)
+    sd = None if second is None else _numbers(second)[0]
+    for part in (values,) if sd is None else (values, sd):
+        if len(part) != block.n_rows:
+            raise ValueError(
+                f"the method returned {len(part)} rows for the {block.n_rows} rows from "
+                f"{block.start} on; it must return one for each"
+            )
+    return _Result(values, sd, own, is_flat)
 
 
-@dataclass(frozen=True, eq=False)
-class _AsRecords:
-    """Results as arrays, which is what workers send: fields "values" or "flat", and "sd"."""
-
-    method: _Method
-
-    def __call__(self, block: Block) -> NDArray[Any]:
-        result = self.method(block)
-        parts = {"flat" if result.is_flat else "values": result.values}
-        if result.sd is not None:
-            parts["sd"] = result.sd
-        fields = [(name, part.dtype, (part.shape[1],)) for name, part in parts.items()]
-        records = np.empty(block.n_rows, dtype=fields)
-        for name, part in parts.items():
-            records[name] = part
-        return records
+def _boxed(method: Callable[[Block], _Result], block: Block) -> NDArray[Any]:
+    """The result in an array of one object: arrays are what workers send."""
+    box = np.empty(1, dtype=object)
+    box[0] = method(block)
+    return box
 
 
-def _results(method: _Method, source: Source, warned: _WarningsOfBlocks) -> Generator[_Result]:
+def _results(
+    method: Callable[[Block], _Result], source: Source, warned: Warned
+) -> Generator[_Result]:
     """The results of all blocks, in order."""
     if hasattr(source, "pieces"):  # where blocks are computed elsewhere
-        for records in source.pieces(_AsRecords(method)):
-            found = records.dtype.names
-            sd = records["sd"] if "sd" in found else None
-            yield _Result(records[found[0]], sd, None, found[0] == "flat")
+        for boxes in source.pieces(partial(_boxed, method)):
+            yield from boxes
         return
     source.passes += 1
     for block in source._blocks():  # type: ignore[attr-defined]
-        with warned.captured():
+        with captured() as caught:
             result = method(block)
+        for kind, first in {one.category: one for one in reversed(caught)}.items():
+            earliest, blocks = warned.get(kind, (first, 0))
+            warned[kind] = earliest, blocks + 1
         yield result
 
 
@@ -187,10 +175,7 @@ def _numbers(table: Any) -> tuple[NDArray[Any], tuple[str, ...] | None, bool]:
 
 
 def _names(
-    method: Callable[[Any], Any],
-    result: _Result,
-    source: Source,
-    given: Sequence[str] | None,
+    method: Callable[[Any], Any], result: _Result, source: Source, given: Sequence[str] | None
 ) -> list[str]:
     k = result.values.shape[1]
     names = list(given) if given is not None else _own_names(method, result, source)
@@ -203,8 +188,6 @@ def _own_names(method: Callable[[Any], Any], result: _Result, source: Source) ->
     k = result.values.shape[1]
     if result.names is not None:
         return list(result.names)
-    while isinstance(method, partial):
-        method = method.func
     owner: Any = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "y")
     if name == "transform" and hasattr(owner, "get_feature_names_out"):
@@ -232,25 +215,3 @@ def _table(values: Any, names: tuple[str, ...] | None) -> Any:
 def _frame_library() -> str | None:
     """pandas, which wraps a block without copying it, else polars."""
     return next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
-
-
-class _WarningsOfBlocks:
-    """Warnings of all blocks, each kind shown once."""
-
-    def __init__(self) -> None:
-        self._first: dict[type[Warning], CapturedWarning] = {}
-        self._blocks: dict[type[Warning], int] = {}
-
-    @contextmanager
-    def captured(self) -> Iterator[None]:
-        with captured() as caught:
-            yield
-        for kind, first in {one.category: one for one in reversed(caught)}.items():
-            self._first.setdefault(kind, first)
-            self._blocks[kind] = self._blocks.get(kind, 0) + 1
-
-    def reissue(self) -> None:
-        for kind, first in self._first.items():
-            blocks = self._blocks[kind]
-            more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
-            warn(first.message + more, kind)

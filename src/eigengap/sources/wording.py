@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,8 +52,4 @@ def named_columns(
 
 def first_repeated(names: Sequence[str]) -> str | None:
     """The first name that occurs again, None where each is the only one."""
-    observed: set[str] = set()
-    repeated: set[str] = set()
-    for name in names:
-        (repeated if name in observed else observed).add(name)
-    return next((name for name in names if name in repeated), None)
+    return next((name for name, count in Counter(names).items() if count > 1), None)

@@ -34,9 +34,7 @@ class ScoreBlock:
 
     Z: Array  # (c, q)
     weight: Array | None  # (c,)
-    place: Array | None = (
-        None  # (c,) numbers in [0, 1) by which rows are drawn; None where all are few
-    )
+    place: Array | None = None  # (c,) in [0, 1), by which rows are drawn; None where all are few
 
     @property
     def sum_w(self) -> float:
@@ -180,7 +178,8 @@ def places(values: Any) -> Array:
     if isinstance(values, np.ndarray):
         words = np.ascontiguousarray(values).view(f"u{values.itemsize}")
         key = np.empty(len(words), dtype=np.uint64)
-        factor = _odd_numbers(words.shape[1])
+        rng, d = np.random.default_rng(0), words.shape[1]
+        factor = rng.integers(0, 1 << 63, size=d, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         for rows in _slices(len(words), max(64, (1 << 20) // (8 * words.shape[1]))):
             key[rows] = np.einsum("ij,j->i", words[rows].astype(np.uint64, copy=False), factor)
     else:  # sums along a sparse row are taken in the order of its columns
@@ -188,12 +187,6 @@ def places(values: Any) -> Array:
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray((key >> np.uint64(11)) / 2.0**53)
-
-
-def _odd_numbers(d: int) -> NDArray[np.uint64]:
-    """Multipliers of a hash of d words."""
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 1 << 63, size=d, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 def _rows_a_piece(q: int) -> int:

@@ -1,18 +1,29 @@
-"""`eigengap report`: one HTML file that shows a model and its data."""
+"""`eigengap report`, and `eigengap demo`, which writes one of the shipped table."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import click
 
 from eigengap.cli import options
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import check_apart, check_output, check_places, write_whole
+from eigengap.registry import entry_of
+
+PATIENCE = 3.0  # seconds within which a launcher that finds no browser has said so
+# They show no script, without which a report has no charts.
+IN_TERMINALS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m"}
+TABLE = "breast_cancer_wisconsin.csv"
 
 
-@click.command("report")
+@click.command()
 @options.model_file
 @options.data
 @options.output("report.html", "the report")
@@ -27,79 +38,64 @@ from eigengap.cli import options
 @options.cells
 @options.forcing
 @options.talking
-def command(model: str, data: str, output: str, force: bool, **given: Any) -> None:
+def report(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Write a report of MODEL and DATA: one HTML file that needs no network.
 
     \b
     eigengap report model.egap table.csv --color diagnosis --open
     """
-    from eigengap.cli.browser import show_page
-    from eigengap.cli.errors import WrongUsage, shown
-    from eigengap.cli.files import as_file, check_output, require_inputs, terminal_output
-    from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.narration import Narrator, size
-    from eigengap.cli.tables.table import Choice
+    from eigengap.cli.fitting import opened_with_model
+    from eigengap.cli.tables.table import position_of
 
-    require_inputs(data, model)
-    check_output(output, force)
-    terminal_output(output, "a report")
-    if output == "-" and (given["opens"] or given["as_json"]):
-        raise click.UsageError("a report on standard output goes neither with --open nor --json")
+    check_places(narrator, output, force, data, model, bytes_of="a report")
+    if output == "-" and given["opens"]:
+        raise click.UsageError("a report on standard output does not go with --open")
     if output != "-" and Path(output).suffix.lower() not in (".html", ".htm"):
         raise WrongUsage(f"-o {shown(output)}: a report is HTML; name a file that ends in .html")
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model_path)
-        _require_rows_have_places(kept.estimator)
-        table = kept.table(data, path, Choice.of(given))
-        kept.report_columns(table, given["na"], narrator)
-        _require_color(table, given["color"])
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
+        drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
+        if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
+            raise WrongUsage(
+                f"{type(estimator).__name__} places rows nowhere, so that there is nothing to "
+                "draw. Report another model of the same table: eigengap fit DATA -m ppca"
+            )
+        if given["color"] is not None:
+            position_of(table, given["color"], "--color")
         count = write_report(
-            kept.estimator, table, output, narrator, color=given["color"], title=given["title"],
-            rows=given["rows"],
+            estimator, table, output, narrator,
+            color=given["color"], title=given["title"], rows=given["rows"],
         )  # fmt: skip
-    where = "standard output" if output == "-" else shown(output)
-    narrator.say("Wrote", f"{where} ({size(count)})", wrote=output, bytes=count)
+    narrator.wrote(output, count, wrote=output, bytes=count)
     if given["opens"]:
         show_page(output, narrator)
-    narrator.finish()
 
 
-def write_report(estimator: Any, table: Any, output: str, narrator: Any, **how: Any) -> int:
+def write_report(
+    estimator: Any, table: Any, output: str, narrator: Any, *,
+    color: str | None, rows: int = 2000, **how: Any,
+) -> int:  # fmt: skip
     """Write the report of a fitted model, and say how many bytes it has."""
-    import tempfile
-
-    from eigengap.cli.errors import WrongUsage, in_words
-    from eigengap.cli.files import copy_to_stdout
     from eigengap.cli.progress import waiting
-    from eigengap.cli.tables.table import _position
+    from eigengap.cli.tables.table import position_of
     from eigengap.reporting import report
     from eigengap.sources import Source
 
-    shown_rows = how.pop("rows", 2000)
-    if how.get("title") is None:
-        how.pop("title", None)
-    with (
-        tempfile.TemporaryDirectory(prefix="eigengap-") as folder,
-        narrator.hearing(),
-        waiting(narrator, "Drawing"),
-    ):
-        target = (
-            os.path.join(folder, "report.html") if output == "-" else os.path.expanduser(output)
-        )
+    how = {name: value for name, value in how.items() if value is not None}
+    with narrator.hearing(), waiting(narrator, "Drawing"):
         X = as_drawn(table, estimator)
-        if how.get("color") is not None and isinstance(X, Source):
-            # A source has no other columns.
-            how["color"] = _columns(table, [_position(table, how["color"], "--color")])[0]
+        colored: Any = color
+        if color is not None and isinstance(X, Source):  # which has no other columns
+            colored = _columns(table, [position_of(table, color, "--color")])[0]
+
+        def write(path: str) -> None:
+            report(estimator, X, path, max_rows=rows, first_row=1, color=colored, **how)
+
         try:
-            written = Path(report(estimator, X, target, max_rows=shown_rows, first_row=1, **how))
+            return write_whole(output, ".html", write)
         except ValueError as error:
             if not str(error).startswith("color"):
                 raise
-            raise WrongUsage(in_words(error).replace("color=", "--color ", 1)) from None
-        if output == "-":
-            copy_to_stdout(str(written))
-        return written.stat().st_size
+            raise WrongUsage(str(error).replace("color=", "--color ", 1)) from None
 
 
 def as_drawn(table: Any, estimator: Any) -> Any:
@@ -110,24 +106,18 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     as columns in memory.
     Without names on either side, the features alone.
     """
-    from eigengap.cli.tables.views import names_of, source_for
+    import numpy as np
+    import pyarrow as pa
+
+    from eigengap.cli.tables.outputs import names_of, source_for, unique
+    from eigengap.cli.tables.pieces import pieces
 
     names = names_of(estimator)
     if names is None or table.names is None or len(set(table.names)) < len(table.names):
         return source_for(estimator, table)
-    if (
-        len(table.paths) == 1
-        and not table.na
-        and not table.skipped
-        and table.feature_names == names
-    ):
+    is_plain = len(table.paths) == 1 and not table.na and not table.skipped
+    if is_plain and table.feature_names == names:
         return table.paths[0]
-    import numpy as np
-    import pyarrow as pa
-
-    from eigengap.cli.tables.mapped import unique
-    from eigengap.cli.tables.pieces import pieces
-
     values = np.concatenate([piece.values for piece in pieces(table)])
     others = [j for j in range(table.n_columns) if j not in table.features]
     columns = [pa.array(np.ascontiguousarray(one), from_pandas=True) for one in values.T]
@@ -146,18 +136,18 @@ def _columns(table: Any, positions: Sequence[int]) -> list[_Named]:
     from eigengap.cli.tables.pieces import pieces
 
     place = {j: k for k, j in enumerate(table.features)}
-    found = [_Named() for _ in positions]
+    found = {j: _Named() for j in positions}
     for piece in pieces(table):
-        for j, cells in zip(positions, found, strict=True):
+        for j, cells in found.items():
             if j in place:
                 cells += piece.values[:, place[j]].tolist()
             else:
                 cells += piece.columns.column(j).to_pylist()
-    for j, cells in zip(positions, found, strict=True):
+    for j, cells in found.items():
         cells.name = table.name(j)
         if any(isinstance(cell, bytes) for cell in cells):
             cells[:] = _of_csv(cells, table.readers[0].dialect.cells)
-    return found
+    return list(found.values())
 
 
 def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
@@ -172,23 +162,74 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
     ]
 
 
-def _require_rows_have_places(estimator: Any) -> None:
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.registry import entry_of
+def show_page(path: str, narrator: Any) -> None:
+    """Open a file in a browser; where there is none, say so and leave it to the user."""
+    if not _is_open(Path(os.path.expanduser(path)).resolve().as_uri()):
+        narrator.note(f"No browser was found; open {shown(path)} yourself")
 
-    kind = type(estimator).__name__
-    drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
-    if not any(hasattr(drawn, name) for name in ("transform", "embedding_")):
-        raise WrongUsage(
-            f"{kind} places rows nowhere, so that there is nothing to draw. "
-            "Report another model of the same table: eigengap fit DATA -m ppca"
+
+def _is_open(uri: str) -> bool:
+    if sys.platform in ("darwin", "win32", "cygwin"):
+        return click.launch(uri) == 0
+    import webbrowser
+
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    if os.path.basename(getattr(browser, "name", "")) in IN_TERMINALS:
+        return False
+    if not isinstance(browser, webbrowser.GenericBrowser):
+        return browser.open(uri)
+    # Launchers such as xdg-open: Python neither waits for their answer nor keeps them silent.
+    command = [browser.name, *(part.replace("%s", uri) for part in browser.args)]
+    none = subprocess.DEVNULL
+    try:
+        launched = subprocess.Popen(
+            command, stdin=none, stdout=none, stderr=none, start_new_session=True
         )
+        return launched.wait(PATIENCE) == 0
+    except subprocess.TimeoutExpired:
+        return True  # the browser itself, which runs until it is closed
+    except OSError:
+        return False
 
 
-def _require_color(table: Any, color: str | None) -> None:
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.tables.table import _all_names, _hint
-    from eigengap.sources import quote
+@click.command()
+@options.output("breast_cancer_filled.csv", "the imputed table")
+@click.option(
+    "--report", type=click.Path(), default="report.html", show_default=True, metavar="FILE",
+    help="Where to write the report.",
+)  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Write no report.")
+@click.option("--open", "opens", is_flag=True, help="Open the report in a browser.")
+@options.forcing
+@options.talking
+def demo(
+    output: str, report: str, no_report: bool, opens: bool, force: bool, narrator: Any
+) -> None:
+    """Fit PPCA to a shipped table with 16 missing values, impute them, and write a report.
 
-    if color is not None and color not in _all_names(table):
-        raise WrongUsage(f"--color {quote(color)}: there is no such column. {_hint(table, color)}")
+    The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
+    """
+    from eigengap.cli.fitting import fitted, provenance_for
+    from eigengap.cli.tables.imputing import write_imputed
+    from eigengap.cli.tables.table import Choice, open_table
+
+    check_places(narrator, output, force)
+    if not no_report:
+        check_output(report, force, "--report FILE")
+        check_apart(output, report)
+    with resources.as_file(resources.files("eigengap") / "data" / TABLE) as path:
+        table = open_table(TABLE, str(path), Choice(ids=("id",), ignore=("diagnosis",)))
+        model = fitted({"name": "ppca", "components": "auto"}, table, narrator)
+        write_imputed(model, table, output, force, narrator, prints_std=True)
+        if not no_report:
+            record = provenance_for(table, narrator.facts["rows"])
+            count = write_report(
+                model, table, report, narrator, color="diagnosis", provenance=record
+            )
+            narrator.wrote(report, count, after=": open it in a browser", report=report)
+            if opens:
+                show_page(report, narrator)
+    narrator.say("Next", "the same on a table of your own: eigengap fit TABLE.csv")

@@ -1,54 +1,39 @@
-"""A table with its missing values imputed, piece by piece, beside all that was not a gap."""
+"""A table with its missing values imputed, piece by piece, beside all that was observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute
 
+import eigengap
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
+from eigengap.cli.files import NUMBERS, TEXT, form_of
 from eigengap.cli.narration import Narrator, figure, listing, many, sd_text, with_sd
 from eigengap.cli.progress import counting_rows
-from eigengap.cli.tables.csv_lines import Manner
-from eigengap.cli.tables.mapped import report_output, unique
-from eigengap.cli.tables.outputs import NUMBERS, TEXT, form_of, open_output
-from eigengap.cli.tables.pieces import Piece, pieces
+from eigengap.cli.tables import outputs
+from eigengap.cli.tables.outputs import given, unique
+from eigengap.cli.tables.pieces import Piece, pieces, without_nulls
 from eigengap.cli.tables.table import Table
-from eigengap.cli.tables.views import given, source_for
-from eigengap.registry import BY_COMMAND, ESTIMATORS
+from eigengap.registry import ESTIMATORS
 from eigengap.sources import quote
 
 SHOWN = 5  # imputed values that are printed as examples
+MOST_SDS = 100_000  # whose median is printed
 SD = "_sd"
 
-Fill = Callable[[Piece], tuple[NDArray[Any], NDArray[Any] | None]]  # values and deviations (c, d)
 
-
-def require_can_impute(name: str) -> None:
-    """Refuse a model that imputes no missing values before it is fitted."""
-    import eigengap
-
-    if not hasattr(getattr(eigengap, BY_COMMAND[name].name), "impute"):
-        raise WrongUsage(f"-m {name} imputes no missing values; {_imputing_models()} do")
-
-
-def require_imputes(model: Any, draws: int | None) -> None:
-    kind = type(model).__name__
+def require_imputes(model: Any, which: str, draws: int | None = None) -> None:
+    """Refuse a model, or a class of them, that imputes no missing values."""
     if not hasattr(model, "impute"):
-        raise WrongUsage(f"{kind} imputes no missing values; {_imputing_models()} do")
+        can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
+        raise WrongUsage(f"{which} imputes no missing values; {listing(can, most=20)} do")
     if draws is not None and not hasattr(model, "sample_imputations"):
-        raise WrongUsage(f"{kind} cannot draw gaps at random; leave --draws out")
-
-
-def _imputing_models() -> str:
-    import eigengap
-
-    can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
-    return listing(can, most=20)
+        raise WrongUsage(f"{which} cannot draw missing values at random; leave --draws out")
 
 
 def write_imputed(
@@ -62,71 +47,59 @@ def write_imputed(
     prints_std: bool = False,
     draws: int | None = None,
     seed: int = 0,
-) -> Imputed:
+) -> None:
     """Impute, write, and report; `prints_std` if deviations are printed and not written."""
     layout = Layout(table, form_of(output), std, draws is not None)
     if layout.lost:
         narrator.note(
             f"{shown(output)} holds numbers alone; {listing(layout.lost)} cannot stand there"
         )
-    imputed = Imputed(table)
+    imputed, manner = Imputed(table), None
+    if table.kind == "csv" and not output.lower().endswith(".tsv"):  # it comes out as it went in
+        reader = table.readers[0]
+        separator, mark = reader.dialect.separator, reader.dialect.cells.decimal
+        manner = outputs.Manner(separator, mark, reader.line_end, reader.has_mark, reader.above())
     rows = narrator.facts.get("rows")
     with (
         narrator.hearing(),
-        open_output(output, layout.names, force, _manner(table, output)) as sink,
+        outputs.open_output(output, layout.names, force, manner) as write,
         counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
         for number, piece, values, sd in _imputed(model, table, std or prints_std, draws, seed):
             _require_numbers(piece, values, table)
-            imputed.add(piece, values, sd, count=number in (None, 1))
-            sink.write(layout.of(piece, values, sd if std else None, number))
+            if number in (None, 1):
+                imputed.add(piece, values, sd)
+            write(layout.of(piece, values, sd if std else None, number))
             done(piece.n_rows)
-        written = sink.n_rows
     imputed.report(narrator, draws)
-    report_output(output, written, layout.n_columns, narrator)
+    outputs.report_output(output, imputed.rows * (draws or 1), layout.n_columns, narrator)
     lost = sum(reader.n_lost for reader in table.readers)
     if lost:
         narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")
-    return imputed
 
 
 def _imputed(
     model: Any, table: Table, std: bool, draws: int | None, seed: int
 ) -> Iterator[tuple[int | None, Piece, NDArray[Any], NDArray[Any] | None]]:
+    """Draw (from 1), piece, values and their standard deviations (c, d), where they are wanted."""
     if draws is None:
         for piece in pieces(table):
             rows = given(model, piece)
-            found = model.impute(rows, return_std=True) if std else (model.impute(rows), None)
-            values, sd = found
+            values, sd = model.impute(rows, return_std=True) if std else (model.impute(rows), None)
             yield None, piece, np.asarray(values), None if sd is None else np.asarray(sd)
         return
-    for number, fill in enumerate(_drawing(model, table, draws, seed), 1):
-        for piece in pieces(table):
-            yield number, piece, fill(piece), None
-
-
-def _drawing(
-    model: Any, table: Table, draws: int, seed: int
-) -> Iterator[Callable[[Piece], NDArray[Any]]]:
-    """For each draw, what imputes a piece: parameters are drawn once for the whole table."""
     if hasattr(model, "predictive_") and not hasattr(model, "estimator_"):
-        rng, predictive = np.random.default_rng(seed), model.predictive_
-        for _ in range(draws):
-            drawn = predictive.draw(rng)
-            yield partial(_drawn, drawn, rng)
+        rng = np.random.default_rng(seed)
+        for number in range(1, draws + 1):
+            drawn = model.predictive_.draw(rng)  # parameters, once for the whole table
+            for piece in pieces(table):
+                yield number, piece, np.asarray(drawn.sample_conditional(piece.values, rng)), None
         return
     # Any other: the table as a whole, once for each draw.
-    source = source_for(model, table)
-    for whole in model.sample_imputations(source, draws, random_state=seed):
-        yield partial(_cut, np.asarray(whole))
-
-
-def _drawn(model: Any, rng: np.random.Generator, piece: Piece) -> NDArray[Any]:
-    return np.asarray(model.sample_conditional(piece.values, rng))
-
-
-def _cut(whole: NDArray[Any], piece: Piece) -> NDArray[Any]:
-    return whole[piece.start : piece.start + piece.n_rows]
+    found = model.sample_imputations(outputs.source_for(model, table), draws, random_state=seed)
+    for number, whole in enumerate(found, 1):
+        for piece in pieces(table):
+            yield number, piece, np.asarray(whole)[piece.start :][: piece.n_rows], None
 
 
 def _require_numbers(piece: Piece, values: NDArray[Any], table: Table) -> None:
@@ -139,39 +112,19 @@ def _require_numbers(piece: Piece, values: NDArray[Any], table: Table) -> None:
         )
 
 
-def _manner(table: Table, output: str) -> Manner | None:
-    """CSV comes out as it went in."""
-    if table.kind != "csv" or output.lower().endswith(".tsv"):
-        return None
-    reader = table.readers[0]
-    dialect = reader.dialect
-    return Manner(
-        dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark, reader.above()
-    )
-
-
 # What is written ----------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class Layout:
     """Which columns the output has, and what stands in them."""
 
-    table: Table
-    form: str
-    std: bool
-    draw: bool
-
-    def __post_init__(self) -> None:
-        table = self.table
-        numbers_only = self.form == NUMBERS
-        kept = list(table.features) if numbers_only else list(range(table.n_columns))
-        self.kept = kept
-        apart = set(range(table.n_columns)) - set(kept)
-        self.lost = [table.name(j) for j in sorted(apart)]
+    def __init__(self, table: Table, form: str, std: bool, draw: bool) -> None:
+        self.table, self.form, self.std, self.draw = table, form, std, draw
+        self.kept = list(table.features) if form == NUMBERS else list(range(table.n_columns))
+        self.lost = [table.name(j) for j in range(table.n_columns) if j not in set(self.kept)]
         self.place = {j: k for k, j in enumerate(table.features)}
-        self.n_columns = len(kept) + self.draw + self.std * len(table.features)
-        self.whole = self._without_missing()
+        self.n_columns = len(self.kept) + draw + std * len(table.features)
+        self.complete = self._without_missing()
 
     @property
     def names(self) -> list[str] | None:
@@ -190,10 +143,8 @@ class Layout:
     def _without_missing(self) -> set[int]:
         """Features of Parquet whose integers can stay integers, for nothing is missing."""
         table = self.table
-        if table.kind != "parquet" or table.names is None or table.missing_values[1:]:
+        if table.kind != "parquet" or table.names is None or table.codes:
             return set()
-        from eigengap.cli.tables.parquet_rows import without_nulls
-
         names = [table.names[j] for j in table.features]
         complete = set.intersection(*(without_nulls(path, names) for path in table.paths))
         return {j for j in table.features if table.names[j] in complete}
@@ -201,55 +152,39 @@ class Layout:
     def of(
         self, piece: Piece, values: NDArray[Any], sd: NDArray[Any] | None, number: int | None
     ) -> Any:
-        import pyarrow as pa
-
         columns = [pa.array(np.full(piece.n_rows, number, dtype=np.int64))] if self.draw else []
         columns += [self._column(piece, j, values) for j in self.kept]
         if sd is not None:
-            columns += [pa.array(np.ascontiguousarray(sd[:, k])) for k in range(sd.shape[1])]
+            columns += [pa.array(np.ascontiguousarray(column)) for column in sd.T]
         return pa.Table.from_arrays(columns, [str(k) for k in range(len(columns))])
 
     def _column(self, piece: Piece, j: int, values: NDArray[Any]) -> Any:
-        import pyarrow as pa
-        from pyarrow import compute
-
+        column, is_text = piece.columns.column(j), self.table.kind == "csv" and self.form == TEXT
         if j not in self.place:
-            return piece.columns.column(j)
-        k = self.place[j]
-        column, missing = piece.columns.column(j), np.isnan(piece.values[:, k])
-        if self.table.kind == "csv" and self.form == TEXT:
-            if not missing.any():
-                return column
-            imputations = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
-            if self.table.readers[0].dialect.cells.decimal != ".":
-                imputations = compute.replace_substring(
-                    imputations, ".", self.table.readers[0].dialect.cells.decimal
-                )
-            return compute.if_else(pa.array(missing), imputations.cast(pa.binary()), column)
-        if j in self.whole and not missing.any():
             return column
-        observed = np.where(missing, values[:, k], piece.values[:, k])
-        return pa.array(observed.astype(np.float64, copy=False))
+        k = self.place[j]
+        missing = np.isnan(piece.values[:, k])
+        if not missing.any() and (is_text or j in self.complete):
+            return column
+        if is_text:
+            text = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
+            text = outputs.with_mark(text, self.table.readers[0].dialect.cells.decimal)
+            return compute.if_else(pa.array(missing), text.cast(pa.binary()), column)
+        imputed = np.where(missing, values[:, k], piece.values[:, k])
+        return pa.array(imputed.astype(np.float64, copy=False))
 
 
-@dataclass(eq=False)
 class Imputed:
     """What was imputed so far."""
 
-    table: Table
-    examples: list[tuple[int, str, float, float | None]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        d = len(self.table.features)
-        self.counts: NDArray[Any] = np.zeros(d, dtype=np.int64)
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.counts: NDArray[Any] = np.zeros(len(table.features), dtype=np.int64)
         self.low, self.high, self.empty_rows, self.rows = np.inf, -np.inf, 0, 0
         self.sds: list[float] = []
+        self.examples: list[tuple[int, str, float, float | None]] = []
 
-    def add(
-        self, piece: Piece, values: NDArray[Any], sd: NDArray[Any] | None, *, count: bool
-    ) -> None:
-        if not count:
-            return
+    def add(self, piece: Piece, values: NDArray[Any], sd: NDArray[Any] | None) -> None:
         missing = np.isnan(piece.values)
         self.rows += piece.n_rows
         self.counts += missing.sum(axis=0)
@@ -259,7 +194,7 @@ class Imputed:
         imputations = values[missing]
         self.low = min(self.low, float(imputations.min()))
         self.high = max(self.high, float(imputations.max()))
-        if sd is not None and len(self.sds) < 100_000:
+        if sd is not None and len(self.sds) < MOST_SDS:
             self.sds += sd[missing].tolist()
         for i, k in np.argwhere(missing)[: SHOWN - len(self.examples)]:
             name = self.table.name(self.table.features[k])
@@ -280,25 +215,21 @@ class Imputed:
         if len(names) == 1:  # several columns may have several units
             message += f": values {figure(self.low)} to {figure(self.high)}"
             if self.sds:
-                message += (
-                    f", typically ± {sd_text(float(np.median(self.sds)))} (one standard deviation)"
-                )
+                typical = sd_text(float(np.median(self.sds)))
+                message += f", typically ± {typical} (one standard deviation)"
         if self.sds:
             message += "; for example"
         if draws is not None:
             message += f", {many(draws, 'draw')} each"
         narrator.say("Filled", message, **facts)
         if self.sds:
-            self._show(narrator)
+            rows: Sequence[Sequence[str]] = [
+                (str(row), quote(name)[1:-1], with_sd(value, sd or 0.0))
+                for row, name, value, sd in self.examples
+            ]
+            narrator.show_rows(("data row", "column", "value ± sd"), rows)
         if self.empty_rows:
             narrator.note(
                 f"{many(self.empty_rows, 'row')} {'shows' if self.empty_rows == 1 else 'show'} no "
                 "value at all, and got the means of the columns"
             )
-
-    def _show(self, narrator: Narrator) -> None:
-        rows: Sequence[Sequence[str]] = [
-            (str(row), quote(name)[1:-1], with_sd(value, sd or 0.0))
-            for row, name, value, sd in self.examples
-        ]
-        narrator.show_rows(("data row", "column", "value ± sd"), rows)

@@ -1,17 +1,29 @@
-"""A table from its first row to its last: numbers for the model, and all columns beside them."""
+"""A table from its first row to its last: numbers for the model, and all columns beside them.
+
+Numbers of CSV are read as `sources.files.csv.reader` reads them; the same bytes are parsed once
+more as text, piece by piece, so that what was observed is written unchanged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv, parquet
 
-from eigengap.cli.tables.table import Table
+from eigengap import sources
 from eigengap.exceptions import UnreadableError
-from eigengap.sources import count_missing, missing_codes, with_missing_for
+
+if TYPE_CHECKING:
+    from eigengap.cli.tables.table import Table
+
+CHUNK = 8 << 20  # bytes of CSV that are parsed together
+BATCH = 8 << 20  # bytes of float64 that are read from Parquet together
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,22 +38,15 @@ class Piece:
     def n_rows(self) -> int:
         return len(self.values)
 
-    def table(self, names: tuple[str, ...] | None) -> Any:
-        """The features as what an estimator takes."""
-        from eigengap.sources import ArraySource
-
-        return ArraySource(self.values, names=names)
-
 
 def pieces(table: Table) -> Iterator[Piece]:
     """One pass over the table, some megabytes at a time."""
-    codes = missing_codes([code for code in table.missing_values if isinstance(code, float)])
     start = 0
     for where, values, columns in _read(table):
-        if codes:
-            values = with_missing_for(values, codes)
+        if table.codes:
+            values = sources.with_missing_for(values, table.codes)
         try:
-            count_missing(values, table.feature_names, start)
+            sources.count_missing(values, table.feature_names, start)
         except ValueError as error:
             raise UnreadableError(where, str(error)) from None
         yield Piece(values, columns, start)
@@ -51,28 +56,145 @@ def pieces(table: Table) -> Iterator[Piece]:
 
 
 def _read(table: Table) -> Iterator[tuple[str, NDArray[Any], Any]]:
+    """Where rows come from, their features as numbers (c, d), all their columns as Arrow's."""
     if table.kind == "csv":
         for reader in table.readers:
             for values, columns in reader.with_text(table.features):
                 yield reader.where, values, columns
     elif table.kind == "parquet":
-        from eigengap.cli.tables.parquet_rows import rows_of
-
         for path in table.paths:
-            for values, columns in rows_of(path, table.features):
-                yield path, values, columns
+            yield from _of_parquet(path, table.features)
     else:
-        yield from _numbers(table)
+        names = [str(j) for j in range(table.n_columns)]
+        for block in table.source(range(table.n_columns))._blocks():
+            rows = np.asarray(block.values, dtype=np.float64)
+            arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
+            features = np.ascontiguousarray(rows[:, list(table.features)])
+            yield table.given, features, pa.Table.from_arrays(arrays, names)
 
 
-def _numbers(table: Table) -> Iterator[tuple[str, NDArray[Any], Any]]:
-    import pyarrow as pa
+# Parquet -------------------------------------------------------------------------------------
 
-    source = table.source(range(table.n_columns))
-    names = [str(j) for j in range(table.n_columns)]
-    for block in source._blocks():
-        rows = np.asarray(block.values, dtype=np.float64)
-        columns = pa.Table.from_arrays(
-            [pa.array(np.ascontiguousarray(rows[:, j])) for j in range(rows.shape[1])], names
+
+def _of_parquet(path: str, features: Sequence[int]) -> Iterator[tuple[str, NDArray[Any], Any]]:
+    with _opened(path) as file:
+        width = max(1, len(file.schema_arrow.names))
+        try:
+            for batch in file.iter_batches(batch_size=max(1024, BATCH // (8 * width))):
+                columns = [sources.arrow_to_float(batch.column(j)) for j in features]
+                if batch.num_rows:
+                    values = np.column_stack(columns).astype(np.float64, copy=False)
+                    yield path, values, pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableError(path, f"it cannot be read to its end ({error})") from error
+
+
+def schema_of(path: str) -> Any:
+    with _opened(path) as file:
+        return file.schema_arrow
+
+
+def without_nulls(path: str, names: Sequence[str]) -> set[str]:
+    """Columns of which the file itself says that no cell is null."""
+    with _opened(path) as file:
+        groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
+        parts = [group.column(j) for group in groups for j in range(group.num_columns)]
+        facts = [(part.path_in_schema, part.statistics) for part in parts]
+    return set(names) - {
+        name
+        for name, found in facts
+        if found is None or not found.has_null_count or found.null_count
+    }
+
+
+def _opened(path: str) -> Any:
+    try:
+        return parquet.ParquetFile(sources.arrow_path(path), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        said = str(error).strip().partition("\n")[0][:200]
+        raise UnreadableError(path, f"it is not a whole Parquet file ({said})") from error
+
+
+# CSV -----------------------------------------------------------------------------------------
+
+
+class CsvText(sources.CsvReader):
+    """One file, looked at before its columns are chosen."""
+
+    def __init__(
+        self, path: Path, texts: frozenset[str], compression: str | None, skipped: Any
+    ) -> None:
+        # Not CsvReader's, which wants to know the columns at once.
+        sources.FileReader.__init__(self, path)
+        self._compression, self._skipped = compression, skipped
+        as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
+        head, is_whole = self._head()
+        self.has_mark = head.startswith(sources.BOM)
+        table = head.removeprefix(sources.BOM)
+        self._declares_separator = sources.SEPARATOR_LINE.match(table) is not None
+        self.line_end = "\r\n" if b"\r\n" in head else sources.newline_of(head).decode()
+        self._dialect = sources.find_dialect(
+            self.where, head, sources.MISSING_TEXTS | as_bytes, is_whole=is_whole
         )
-        yield table.given, np.ascontiguousarray(rows[:, list(table.features)]), columns
+        sources.require_even(self.where, self._dialect)
+        self.names = self._dialect.names
+        self.n_rows, self.dtype = None, sources.F8
+        self._chosen, self.n_features = [], self._dialect.n_columns
+        self.n_lost = 0  # comments between rows, where a pass has counted them
+
+    def decide_mark(self, columns: Sequence[int]) -> None:
+        """Read numbers with the decimal mark of these columns."""
+        self._dialect = self._dialect.with_mark_of(self.where, columns)
+
+    def above(self) -> bytes:
+        """The lines above the table, as they are: those skipped, and sep=;"""
+        count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
+        if not (self._skipped or self._declares_separator) or count == 0:
+            return b""
+        with self._raw() as stream:
+            while found.count(newline) < count and (data := bytes(stream.read(sources.HEAD_BYTES))):
+                found += data
+        below = found.split(newline, count)[-1]
+        return found[: len(found) - len(below)]
+
+    def with_text(self, chosen: Sequence[int]) -> Iterator[tuple[NDArray[Any], Any]]:
+        """The chosen columns as numbers (c, d), and all columns as an Arrow table of bytes."""
+        self._chosen, self.n_features = list(chosen), len(chosen)
+        self.require_unchanged()
+        dialect, slow = self._dialect, set[int]()
+        with self._opened() as stream:
+            stream.read(dialect.start)
+            for chunk, line in sources.row_chunks(
+                stream.read, CHUNK, dialect.newline, self.where, dialect.line
+            ):
+                parts = list(self._numbers(chunk, line, slow))
+                numbers = np.empty((sum(len(part[0]) for part in parts), len(chosen)))
+                start = 0
+                for part in parts:
+                    sources.write_columns(numbers[start : start + len(part[0])], part)
+                    start += len(part[0])
+                text = self._text(chunk)
+                if len(numbers) != text.num_rows:
+                    raise UnreadableError(self.where, f"lines from {line} on cannot be read")
+                if len(numbers):
+                    yield numbers, text
+            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
+        self.require_unchanged()
+
+    def _text(self, chunk: bytes) -> Any:
+        names = [str(j) for j in range(self._dialect.n_columns)]
+        try:
+            return csv.read_csv(
+                pa.BufferReader(chunk),
+                read_options=csv.ReadOptions(column_names=names, block_size=len(chunk) + 1),
+                parse_options=csv.ParseOptions(
+                    delimiter=self._dialect.separator, newlines_in_values=b'"' in chunk
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.binary()),
+                    strings_can_be_null=False,
+                    check_utf8=False,
+                ),
+            ).combine_chunks()
+        except pa.ArrowException as error:
+            raise UnreadableError(self.where, f"it cannot be read as text ({error})") from error

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from eigengap import NoveltyDetector
 from eigengap.cli.errors import WrongUsage
-from eigengap.cli.fitting import is_no_class
+from eigengap.cli.fitting import as_text, is_no_class
 from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
+from eigengap.cli.tables.outputs import given, names_of
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
-from eigengap.cli.tables.views import given, names_of
 from eigengap.estimators.shared.display import cautions
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.plots.numbers.outliers import detector_for
 from eigengap.registry import entry_of, scores_log_density
+from eigengap.sources import ArraySource, arrow_to_float, foreign_kind, quote, with_missing_for
 
 WORST = 5  # rows that are printed
 ALPHA = 0.05
@@ -27,16 +32,14 @@ class Scores:
 
     def __init__(self, model: Any, table: Table, alpha: float | None) -> None:
         self._model, self._table = model, table
-        kind = type(model).__name__
         self._target = entry_of(model).target
         self._detector = detector_of(model, alpha)
         own = getattr(self._detector, "alpha", ALPHA)
         self._alpha: float = own if alpha is None else alpha
-        self._row_score = entry_of(model).row_score
         if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
-                f"{kind} is no density, and has nothing to say of how likely rows are; fit one "
-                "with eigengap fit DATA -m ppca, or -m novelty"
+                f"{type(model).__name__} is no density, and has nothing to say of how likely rows "
+                "are; fit one with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0
         self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
@@ -47,17 +50,16 @@ class Scores:
     def names(self) -> list[str]:
         if self._detector is not None:
             return ["log_likelihood", "p_value", "outlier", "T2", "SPE"]
-        if self._target:
-            return ["predicted"]
-        return [self._row_score]
+        return ["predicted"] if self._target else [entry_of(self._model).row_score]
 
-    def of(self, piece: Piece, table: Table) -> Sequence[Any]:
+    def of(self, piece: Piece) -> Sequence[Any]:
         self.rows += piece.n_rows
         if self._target:
             return [self._predicted(piece)]
         rows = given(self._model, piece)
         density = getattr(self._model, "estimator_", self._model)
-        own = rows if hasattr(density, "feature_names_in_") else piece.table(None)
+        # The density within a model may have been fitted without names.
+        own = rows if hasattr(density, "feature_names_in_") else ArraySource(piece.values)
         score = np.asarray(density.score_samples(own))
         self._total += float(score.sum())
         self._empty += int(np.isnan(piece.values).all(axis=1).sum())
@@ -67,20 +69,15 @@ class Scores:
         outlier = np.asarray(found.D2.log_p) < self._detector.offset_
         self._outliers += int(outlier.sum())
         self._keep(found.D2.log_p, piece)
-        return [
-            score, found.D2.p_value, outlier.astype(np.int64), found.T2.value,
-            found.SPE.value,
-        ]  # fmt: skip
+        flags = outlier.astype(np.int64)
+        return [score, found.D2.p_value, flags, found.T2.value, found.SPE.value]
 
     def _keep(self, height: NDArray[Any], piece: Piece) -> None:
         """The lowest rows so far."""
-        for i in np.argsort(height)[:WORST]:
-            ids = [as_text(piece.columns.column(j)[int(i)].as_py()) for j in self._table.ids]
-            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i], ids)
-            if len(self._worst) < WORST:
-                heapq.heappush(self._worst, entry)
-            elif entry[:2] > self._worst[0][:2]:
-                heapq.heapreplace(self._worst, entry)
+        for i in map(int, np.argsort(height)[:WORST]):
+            ids = [as_text(piece.columns.column(j)[i].as_py()) for j in self._table.ids]
+            self._worst.append((float(height[i]), piece.start + i, piece.values[i], ids))
+        self._worst = sorted(self._worst, key=lambda entry: entry[:2])[:WORST]
 
     def _predicted(self, piece: Piece) -> Any:
         found = np.asarray(self._model.predict(given(self._model, piece)))
@@ -101,122 +98,101 @@ class Scores:
             self._truth += truth[known].tolist()
         return found
 
-    # Telling ------------------------------------------------------------------------------
+    # What is reported ---------------------------------------------------------------------------
 
     def report(self, narrator: Narrator) -> None:
         if self._target:
             self._print_prediction(narrator)
             return
-        if not scores_log_density(self._model) and self._detector is None:
-            self._print_error(narrator)
-            return
-        mean = self._total / max(self.rows, 1)
-        narrator.say(
-            "Scored",
-            f"{many(self.rows, 'row')}; log-likelihood per row {signed(mean)}",
-            rows=self.rows,
-            log_likelihood_per_row=mean,
-        )
+        rows = many(self.rows, "row")
+        if scores_log_density(self._model) or self._detector is not None:
+            mean = self._total / max(self.rows, 1)
+            message = f"{rows}; log-likelihood per row {signed(mean)}"
+            facts = {"log_likelihood_per_row": mean}
+        else:  # how well it reconstructs the rows that are not empty
+            mean = -self._total / max(self.rows - self._empty, 1)
+            message = f"{rows}; mean squared error per row {mean:.3g}, standardised"
+            facts = {"mean_squared_error_per_row": mean}
+        narrator.say("Scored", message, rows=self.rows, **facts)
         for sentence in cautions(self._model):
             narrator.note(sentence)
         if self._detector is None:
             narrator.note(why_alone(self._model))
             return
-        expected = self._alpha * self.rows
-        message = (
-            f"{many(self._outliers, 'row')} with p < {self._alpha:g}, where {expected:.3g} would "
-            "be by chance"
-        )
+        outliers = many(self._outliers, "row")
         if abs(float(np.log(self._alpha)) - self._detector.offset_) > 1e-9:
-            message = f"{many(self._outliers, 'row')} beyond the threshold of the fit"
+            message = f"{outliers} beyond the threshold of the fit"
+        else:
+            expected = self._alpha * self.rows
+            message = (
+                f"{outliers} with p < {self._alpha:g}, where {expected:.3g} would be by chance"
+            )
         narrator.say("Found", message, outliers=self._outliers, alpha=self._alpha)
         self._print_worst(narrator)
 
     def _print_worst(self, narrator: Narrator) -> None:
-        from eigengap.sources import ArraySource
-
-        worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
+        worst = self._worst[: self._outliers]
         if not worst:
             return
         values = np.array([entry[2] for entry in worst])
         found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
         names = [self._table.name(j) for j in self._table.ids]
         rows, facts = [], []
-        for (_, minus, _, ids), explanation in zip(worst, found, strict=True):
+        for (_, i, _, ids), explanation in zip(worst, found, strict=True):
             cell = explanation.cells[0] if explanation.cells else None
             p = explanation.p_value
-            rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
-            fact = {"row": 1 - minus, "p_value": p, "cell": cell and as_fields(cell)}
-            facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
+            rows.append((str(i + 1), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            fact: dict[str, Any] = {"row": i + 1, "p_value": p, "cell": None}
+            if cell is not None:
+                expected = {"expected": cell.expected, "sd": cell.std}
+                fact["cell"] = {"column": cell.column, "value": cell.value, **expected}
+            if ids:
+                fact["id"] = dict(zip(names, ids, strict=True))
+            facts.append(fact)
         header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
 
-    def _print_error(self, narrator: Narrator) -> None:
-        """Of a model without a density: how well it reconstructs the rows that are not empty."""
-        mean = -self._total / max(self.rows - self._empty, 1)
-        narrator.say(
-            "Scored",
-            f"{many(self.rows, 'row')}; mean squared error per row {mean:.3g}, standardised",
-            rows=self.rows,
-            mean_squared_error_per_row=mean,
-        )
-        for sentence in cautions(self._model):
-            narrator.note(sentence)
-        narrator.note(
-            f"{type(self._model).__name__} is no density: rows have a reconstruction error, and no "
-            "likelihood. p-values, outliers, T2 and SPE come with -m ppca, pca, fa, bayesian-pca "
-            "and novelty"
-        )
-
     def _print_prediction(self, narrator: Narrator) -> None:
-        known, facts = len(self._right), {"rows": self.rows, "rows_with_target": len(self._right)}
-        if not known:
-            narrator.say(
-                "Scored", f"{many(self.rows, 'row')}; none has a target to compare with", **facts
-            )
-            return
-        message = many(self.rows, "row")
-        if known < self.rows:
+        known, message = len(self._right), many(self.rows, "row")
+        facts: dict[str, Any] = {"rows": self.rows, "rows_with_target": known}
+        if 0 < known < self.rows:
             message += f", {known} with a target"
-        if self._target == "number":
+        if not known:
+            message += "; none has a target to compare with"
+        elif self._target == "number":
             total = float(np.var(self._truth))
-            r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
-            narrator.say("Scored", f"{message}; R2 {signed(r2, 3)}", r2=r2, **facts)
+            facts["r2"] = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
+            message += f"; R2 {signed(facts['r2'], 3)}"
         else:
-            share = float(np.mean(self._right))
-            said = f"{message}; {100 * share:.1f} % of the classes are right"
-            narrator.say("Scored", said, accuracy=share, **facts)
+            facts["accuracy"] = float(np.mean(self._right))
+            message += f"; {100 * facts['accuracy']:.1f} % of the classes are right"
+        narrator.say("Scored", message, **facts)
 
 
 def why_alone(model: Any) -> str:
-    """Why rows have a likelihood and no p-value."""
-    from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-    from eigengap.models.gaussian.student import StudentLinearGaussian
-
-    if isinstance(getattr(model, "model_", None), StudentLinearGaussian):
+    """Why rows have no p-value."""
+    kind, value = type(model).__name__, getattr(model, "model_", None)
+    if isinstance(value, StudentLinearGaussian):
         return (
             "with Student noise rows have a likelihood alone: p-values, outliers, T2 and SPE need "
             "a Gaussian. To have them fit with -m novelty --set estimator=fa "
             "--set estimator__distribution=student"
         )
-    if isinstance(getattr(model, "model_", None), LinearGaussian):
+    if isinstance(value, LinearGaussian):
         return (
             "this model does not know which cells its rows showed, and p-values need that: rows "
             "have a likelihood alone. Fit it again with eigengap fit"
         )
-    return (
-        f"{type(model).__name__} gives rows a likelihood alone; p-values, outliers, T2 and SPE "
-        "come with -m ppca, pca, fa, bayesian-pca and novelty"
-    )
+    if scores_log_density(model):
+        why = f"{kind} gives rows a likelihood alone; p-values"
+    else:
+        why = f"{kind} is no density: rows have a reconstruction error, and no likelihood. p-values"
+    return f"{why}, outliers, T2 and SPE come with -m ppca, pca, fa, bayesian-pca and novelty"
 
 
 def targets(column: Any, table: Table) -> NDArray[Any]:
     """What is to be predicted, read as the fit reads it; NaN where there is none."""
-    import pyarrow as pa
-
-    from eigengap.sources import arrow_to_float, foreign_kind, missing_codes, with_missing_for
-
     if pa.types.is_binary(column.type):
         of = table.readers[0].dialect.cells.number
         found = [of(cell.decode("latin-1")) for cell in column.to_pylist()]
@@ -225,73 +201,37 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
         values = arrow_to_float(column.combine_chunks()).astype(np.float64)
     else:
         return np.full(len(column), np.nan)
-    codes = missing_codes([code for code in table.missing_values if isinstance(code, float)])
-    return with_missing_for(values[:, None], codes)[:, 0] if codes else values
-
-
-def as_text(cell: Any) -> Any:
-    """Bytes of a CSV cell as text; anything else as it is."""
-    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
-
-
-def as_fields(cell: Any) -> dict[str, Any]:
-    """An odd cell, for a program."""
-    return {
-        "column": cell.column, "value": cell.value, "expected": cell.expected, "sd": cell.std,
-    }  # fmt: skip
+    return with_missing_for(values[:, None], table.codes)[:, 0] if table.codes else values
 
 
 def in_words(cell: Any) -> str:
-    """An odd cell, for people."""
+    """A surprising cell, for people."""
     if cell is None:
         return "nothing was seen"
     side = "above" if cell.deviation > 0 else "below"
+    value = rounded_by(cell.value, cell.std)
+    if "." in value and "e" not in value:
+        value = value.rstrip("0").rstrip(".")
     return (
-        f"{_clean(cell.column)} = {_observed(cell)}, expected "
+        f"{_clean(cell.column)} = {value}, expected "
         f"{with_sd(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
     )
 
 
-def _observed(cell: Any) -> str:
-    """What was seen, as far as its standard deviation goes and without zeros at its end."""
-    text = rounded_by(cell.value, cell.std)
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-
-
 def detector_of(model: Any, alpha: float | None) -> Any:
-    """A detector of odd rows around a fitted linear-Gaussian model; None where it is none.
-
-    The laws of its statistics depend on how many rows, and which patterns of missing values, the
-    fit saw, and the model remembers those (`evidence_`).
-    """
-    from eigengap import NoveltyDetector
-    from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-    from eigengap.models.gaussian.novelty import noise_ratios
-    from eigengap.models.gaussian.reference import Reference
-
-    if isinstance(model, NoveltyDetector):
-        if alpha is not None:
-            model.offset_ = float(np.log(alpha))
-        return model
-    value, evidence = getattr(model, "model_", None), getattr(model, "evidence_", None)
-    if type(value) is not LinearGaussian or evidence is None or not np.all(value.psi > 0.0):
-        return None
-    patterns = np.where(evidence.observed, value.mu, np.nan)
-    weight = np.ones(len(patterns)) if evidence.count is None else np.asarray(evidence.count, float)
-    observed_w = np.maximum(weight @ evidence.observed, 1e-300)
-    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / observed_w, 1.0)
-    alpha = alpha or ALPHA
-    detector = NoveltyDetector(model, alpha=alpha)
-    detector.estimator_, detector.core_ = model, value
-    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.observed_w, rho)
-    detector.offset_ = float(np.log(alpha))
-    detector.n_features_in_ = model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        detector.feature_names_in_ = model.feature_names_in_
+    """A detector of outliers around a fitted linear-Gaussian model; None where it is none."""
+    detector = model
+    if not isinstance(model, NoveltyDetector):
+        value = getattr(model, "model_", None)
+        # p-values depend on which patterns of missing values the fit saw.
+        knows_patterns = getattr(model, "evidence_", None) is not None
+        if type(value) is not LinearGaussian or not knows_patterns or not np.all(value.psi > 0.0):
+            return None
+        detector = detector_for(model)
+    if alpha is not None:
+        detector.offset_ = float(np.log(alpha))
     return detector
 
 
 def _clean(text: Any) -> str:
-    from eigengap.sources import quote
-
     return quote("" if text is None else str(text))[1:-1]

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from math import nan
 from pathlib import Path
 from typing import Any
 
+from eigengap import sources
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.files import as_file
 from eigengap.cli.narration import listing, many
-from eigengap.cli.tables.nameless import on_names
-from eigengap.sources import SKIP_NOTHING, SkippedLines, quote
+from eigengap.cli.tables.faults import faults_of_csv, faults_of_parquet, on_names
+from eigengap.sources import quote
 
 
 @dataclass(frozen=True)
@@ -27,17 +33,16 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
         """From the options of a command, as far as it has them."""
         if given["comment"] is not None and not given["comment"].strip():
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
-        return cls(
-            given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
-            given.get("target"), given["na"], SkippedLines.of(given["skip_rows"], given["comment"]),
-        )  # fmt: skip
+        columns, ignore, ids = (given.get(name, ()) for name in ("columns", "ignore", "ids"))
+        skipped = sources.SkippedLines.of(given["skip_rows"], given["comment"])
+        return cls(columns, ignore, ids, given.get("target"), given["na"], skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +60,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be printed when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -67,16 +72,12 @@ class Table:
 
     def source(self, positions: Sequence[int] | None = None) -> Any:
         """The features as `open_source` reads them."""
-        from eigengap.sources import open_source
-
-        positions = self.features if positions is None else positions
+        columns: list[Any] = list(self.features if positions is None else positions)
+        every = columns == list(range(self.n_columns))
         counts = Counter(self.names or ())
-        unique = self.names is not None and all(
-            self.names[j] and counts[self.names[j]] == 1 for j in positions
-        )
-        columns = [self.names[j] if unique and self.names else j for j in positions]
-        every = len(columns) == self.n_columns and list(positions) == list(range(self.n_columns))
-        return open_source(
+        if self.names and all(self.names[j] and counts[self.names[j]] == 1 for j in columns):
+            columns = [self.names[j] for j in columns]
+        return sources.open_source(
             self.paths[0] if len(self.paths) == 1 else list(self.paths),
             columns=None if every else columns,
             missing_values=self.missing_values,
@@ -87,13 +88,27 @@ class Table:
     @property
     def missing_values(self) -> list[Any]:
         """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
-        from math import nan
+        return [nan, *(self.na if self.kind == "csv" else ()), *self.codes]
 
-        from eigengap.sources import is_number
+    @cached_property
+    def codes(self) -> tuple[float, ...]:
+        """The numbers among what --na says."""
+        return sources.missing_codes([float(code) for code in self.na if sources.is_number(code)])
 
-        numbers = [float(code) for code in self.na if is_number(code)]
-        texts = list(self.na) if self.kind == "csv" else []
-        return [nan, *texts, *numbers]
+    @cached_property
+    def schema(self) -> Any:
+        """Arrow's, of Parquet."""
+        from eigengap.cli.tables.pieces import schema_of
+
+        return schema_of(self.paths[0])
+
+
+@contextmanager
+def opened(data: str, given: Mapping[str, Any]) -> Iterator[Table]:
+    """The table that a command is to fit, a file or standard input."""
+    choice = Choice.of(given)
+    with as_file(data, "DATA") as path:
+        yield open_table(data, path, choice)
 
 
 def open_table(given: str, path: str, choice: Choice) -> Table:
@@ -101,15 +116,21 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
     table = _looked_at(given, path, choice)
     ids = tuple(_positions(table, choice.ids, "--id"))
     ignored = set(_positions(table, choice.ignore, "--ignore"))
-    target = None if choice.target is None else _position(table, choice.target, "--target")
+    target = None if choice.target is None else position_of(table, choice.target, "--target")
     apart = {*ids, *ignored, target}
-    bare = [] if choice.columns else [j for j in _bare(table) if j not in apart]
-    apart |= {*bare, *_index(table)}
+    bare: list[int] = []
     if choice.columns:
         features = tuple(_positions(table, choice.columns, "--columns"))
     else:
-        features = tuple(j for j in range(table.n_columns) if j not in apart)
-    clash = next((j for j in features if j in {*ids, *ignored, target}), None)
+        # Columns behind the separators with which every line of every file ends.
+        behind = min((reader.dialect.bare for reader in table.readers), key=len, default=())
+        bare = [j for j in behind if j not in apart]
+        # Columns of Parquet that hold the row labels of a pandas frame.
+        index = sources.index_columns(table.schema) if table.kind == "parquet" else ()
+        labels = (j for j, name in enumerate(table.names or ()) if name in index)
+        left_out = {*apart, *bare, *labels}
+        features = tuple(j for j in range(table.n_columns) if j not in left_out)
+    clash = next((j for j in features if j in apart), None)
     if clash is not None:
         raise WrongUsage(f"column {quote(table.name(clash))} is both a feature and left out")
     if not features:
@@ -173,12 +194,11 @@ def _require_as_many(table: Table, features: Sequence[str | int], n_columns: int
         return
     whose = "this file" if table.names is None else "the model"
     taken = "" if len(features) == n_columns else f", of which it takes {len(features)}"
-    columns = ",".join(["a", "b"] if table.names else ["0", "1"])
     raise FileTrouble(
         f"{shown(table.given)} has {many(table.n_columns, 'column')}, and the model was fitted to "
         f"a table of {n_columns}{taken}; {whose} has no names to find them by"
         f"{_why_nameless(table)}. Say which they are, in the order of the fit: "
-        f"--columns {columns},..."
+        f"--columns {'a,b' if table.names else '0,1'},..."
     )
 
 
@@ -211,38 +231,36 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
-    from eigengap.sources import find_files, format_of, is_field_path
-
-    na = choice.na
-    if is_field_path(path):
-        return _numbers(given, (path,), na)
-    addresses = [part for address in find_files(path) for part in _parts(address)]
-    kinds = {format_of(address.path).name for address in addresses}
+    if sources.is_field_path(path):
+        return _numbers(given, (path,), choice.na)
+    addresses = []
+    for address in sources.find_files(path):
+        is_folder = address.path.is_dir() and sources.format_of(address.path).name == "folder"
+        addresses += sources.parquet_parts(address) if is_folder else [address]
+    kinds = {sources.format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
-    if kinds == {"csv"} and not any(a.member for a in addresses):
+    is_whole = not any(a.member for a in addresses)
+    if kinds == {"csv"} and is_whole:
         return _csv(given, paths, choice)
     if choice.skipped:
         raise WrongUsage(f"{shown(given)} has no lines: --skip-rows and --comment are for CSV")
-    if kinds == {"parquet"} and not any(a.member for a in addresses):
-        return _parquet(given, paths, na)
-    return _numbers(given, paths, na)
+    if kinds != {"parquet"} or not is_whole:
+        return _numbers(given, paths, choice.na)
+    from eigengap.cli.tables.pieces import schema_of
 
-
-def _parts(address: Any) -> list[Any]:
-    """The Parquet files of a folder; anything else is itself."""
-    from eigengap.sources import format_of, parquet_parts
-
-    is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
-    return parquet_parts(address) if is_folder else [address]
+    names = tuple(schema_of(paths[0]).names)
+    for other in paths[1:]:
+        if tuple(schema_of(other).names) != names:
+            raise FileTrouble(f"{shown(other)} has other columns than {shown(paths[0])}")
+    return Table(given, paths, "parquet", names, len(names), choice.na)
 
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
-    from eigengap.cli.tables.csv_text import CsvText
-    from eigengap.sources import format_of
+    from eigengap.cli.tables.pieces import CsvText
 
-    texts, na = frozenset(code.strip() for code in choice.na), choice.na
+    texts = frozenset(code.strip() for code in choice.na)
     readers = tuple(
-        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.skipped)
+        CsvText(Path(path), texts, sources.format_of(Path(path)).compression, choice.skipped)
         for path in paths
     )
     if not any(reader.dialect.head for reader in readers):
@@ -255,54 +273,20 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
                 "are read as one table have the same columns in the same order"
             )
     return Table(
-        given,
-        paths,
-        "csv",
-        first.names,
-        first.n_features,
-        na,
-        readers=readers,
-        skipped=choice.skipped,
-    )
-
-
-def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    from eigengap.cli.tables.parquet_rows import schema_of
-
-    names = tuple(schema_of(paths[0]).names)
-    for path in paths[1:]:
-        if tuple(schema_of(path).names) != names:
-            raise FileTrouble(f"{shown(path)} has other columns than {shown(paths[0])}")
-    return Table(given, paths, "parquet", names, len(names), na)
+        given, paths, "csv", first.names, first.n_features, choice.na,
+        readers=readers, skipped=choice.skipped,
+    )  # fmt: skip
 
 
 def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    from eigengap.sources import open_source
-
-    source = open_source(paths[0] if len(paths) == 1 else list(paths))
+    source = sources.open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
 
 
-def _bare(table: Table) -> tuple[int, ...]:
-    """Columns behind the separators with which every line of every file ends."""
-    return min((reader.dialect.bare for reader in table.readers), key=len, default=())
-
-
-def _index(table: Table) -> list[int]:
-    """Columns of Parquet that hold the row labels of a pandas frame."""
-    if table.kind != "parquet" or table.names is None:
-        return []
-    from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources import index_columns
-
-    index = index_columns(schema_of(table.paths[0]))
-    return [j for j, name in enumerate(table.names) if name in index]
-
-
 def _left_out(table: Table, bare: Sequence[int]) -> str:
-    separator = table.readers[0].dialect.separator
-    mark = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[separator]
-    rows = many(len(table.readers[0].dialect.head), "row")
+    dialect = table.readers[0].dialect
+    mark = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[dialect.separator]
+    rows = many(len(dialect.head), "row")
     at = f"({', '.join(map(str, bare))}, the first being 0)"
     if len(bare) == 1:
         return (
@@ -317,22 +301,13 @@ def _left_out(table: Table, bare: Sequence[int]) -> str:
 
 def _truths(table: Table) -> list[str]:
     """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
+    found: list[int] = []
     if table.kind == "csv":
-        from eigengap.sources import TRUTH_VALUES
-
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        found = [
-            j for j in table.features if any(row[j].strip().lower() in TRUTH_VALUES for row in rows)
-        ]
+        cells = {j: {row[j].strip().lower() for row in rows} for j in table.features}
+        found = [j for j in table.features if cells[j] & sources.TRUTH_VALUES.keys()]
     elif table.kind == "parquet":
-        import pyarrow as pa
-
-        from eigengap.cli.tables.parquet_rows import schema_of
-
-        schema = schema_of(table.paths[0])
-        found = [j for j in table.features if pa.types.is_boolean(schema.field(j).type)]
-    else:
-        found = []
+        found = [j for j in table.features if str(table.schema.field(j).type) == "bool"]
     return [table.name(j) for j in found]
 
 
@@ -344,59 +319,47 @@ def _positions(
 ) -> list[int]:
     """Columns by name, several of them parted by commas, as a line of CSV has them."""
     found: list[int] = []
+    names = table.names or ("",) * table.n_columns
     for text in wanted:
-        whole = table.names is not None and text in table.names
-        for name in [text] if whole else _parted(text):
-            if absent_ok and not _is_there(table, name):
+        whole = table.names is not None and text in names
+        parts = [text] if whole else next(csv.reader([text], skipinitialspace=True), [])
+        for name in parts if whole else filter(None, parts):
+            # Among names a position stands for a column without one, such as the row names of R.
+            is_place = _is_position(table, name) and not names[int(name)]
+            if absent_ok and name not in names and not is_place:
                 continue
-            j = _position(table, name, option)
+            j = position_of(table, name, option)
             if j not in found:
                 found.append(j)
     return found
 
 
-def _parted(text: str) -> list[str]:
-    rows = list(csv.reader([text], skipinitialspace=True))
-    return [name for name in (rows[0] if rows else []) if name]
+def _is_position(table: Table, name: str) -> bool:
+    return name.isdecimal() and name.isascii() and int(name) < table.n_columns
 
 
-def _is_there(table: Table, name: str) -> bool:
-    if table.names is not None and name in table.names:
-        return True
-    if not (name.isdecimal() and name.isascii() and int(name) < table.n_columns):
-        return False
-    # A position stands for a column without a name, such as the row names that R writes.
-    return table.names is None or not table.names[int(name)]
-
-
-def _position(table: Table, name: str, option: str) -> int:
-    if table.names is not None and name in table.names:
-        if table.names.count(name) == 1:
-            return table.names.index(name)
-        at = [str(j) for j, one in enumerate(table.names) if one == name]
-        raise WrongUsage(
-            f"{option} {quote(name)}: {len(at)} columns have that name (positions "
-            f"{', '.join(at)}, the first column being 0); name them by position"
-        )
-    if name.isdecimal() and name.isascii() and int(name) < table.n_columns:
+def position_of(table: Table, name: str, option: str) -> int:
+    at = [j for j, one in enumerate(table.names or ()) if one == name]
+    if len(at) == 1:
+        return at[0]
+    if not at and _is_position(table, name):
         return int(name)
-    if table.names is None:
-        raise WrongUsage(
-            f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
-            f"position, 0 to {table.n_columns - 1}" + _why_nameless(table)
+    if at:
+        why = (
+            f"{len(at)} columns have that name (positions {', '.join(map(str, at))}, the first "
+            "column being 0); name them by position"
         )
-    raise WrongUsage(
-        f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"
-    )
-
-
-def _hint(table: Table, name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, table.names or (), n=1)
-    if close:
-        return f"Did you mean {quote(close[0])}?"
-    return f"It has {listing(_all_names(table), most=12)}"
+    elif table.names is None:
+        why = (
+            f"{shown(table.given)} has no column names; columns go by position, 0 to "
+            f"{table.n_columns - 1}{_why_nameless(table)}"
+        )
+    else:
+        close = get_close_matches(name, table.names, n=1)
+        has = f"It has {listing(_all_names(table), most=12)}"
+        hint = f"Did you mean {quote(close[0])}?" if close else has
+        why = f"{shown(table.given)} has no such column. {hint}"
+    raise WrongUsage(f"{option} {quote(name)}: {why}")
 
 
 def _all_names(table: Table) -> list[str]:
@@ -405,18 +368,14 @@ def _all_names(table: Table) -> list[str]:
 
 def _require_numbers(table: Table, *, can_ignore: bool) -> None:
     """Refuse features that hold text, all of them in one message."""
+    found: list[str] = []
     if table.kind == "csv":
-        from eigengap.cli.tables.text_columns import faults_of_csv as faults
-        from eigengap.sources import agree_on_decimals
-
         read = [*table.features, *([] if table.target is None else [table.target])]
         for reader in table.readers:
             reader.decide_mark(read)
-        agree_on_decimals(table.readers)
+        sources.agree_on_decimals(table.readers)
+        found = faults_of_csv(table, can_ignore)
     elif table.kind == "parquet":
-        from eigengap.cli.tables.text_columns import faults_of_parquet as faults
-    else:
-        return
-    found = faults(table, can_ignore)
+        found = faults_of_parquet(table, can_ignore)
     if found:
         raise Unfittable(f"{shown(table.given)}: " + "\n       ".join(found))

@@ -1,4 +1,4 @@
-"""What every estimator shares: parameters, columns, names, tags, blocks of rows, checkpoints."""
+"""What every estimator shares: parameters, columns, names, tags, blocks of rows, progress."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigengap import __version__
+from eigengap.estimators.shared.progress import progress_line
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     RealNotInt,
@@ -24,6 +25,7 @@ from eigengap.estimators.shared.sklearn_compat import (
 )
 from eigengap.exceptions import OverflowingCellError
 from eigengap.fitting.gaussian.problem import LOST_IN_SUMS, GaussianFit
+from eigengap.fitting.optimise.loop import Checkpointer, Silent, Watch
 from eigengap.linalg import Array
 from eigengap.persistence.atomic import require_writable
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
@@ -90,6 +92,42 @@ def require_count(name: str, value: Any, what: str) -> None:
         )
 
 
+def most_components(source: Source) -> int:
+    """The most that can be asked for: as many as rows, and as columns."""
+    return int(min(source.observed().count, source.n_features))
+
+
+def require_rank(q: int, source: Source) -> None:
+    """Refuse more components than rows or columns."""
+    most = most_components(source)
+    if q > most:
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be at most {most}, the smaller of "
+            "the number of rows "
+            f"({source.observed().count:g}) and of columns ({source.n_features})"
+        )
+
+
+def require_components(q: int | float, source: Source, svd_solver: str) -> None:
+    """Refuse what scikit-learn's solver of that name refuses, in its words."""
+    most = most_components(source)
+    bound = f"min(n_samples, n_features)={most} with svd_solver="
+    if svd_solver == "arpack" and q == most:
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be strictly less than "
+            f"{bound}'arpack'; 'full' finds all"
+        )
+    least = 1 if svd_solver in ("arpack", "randomized") else 0
+    if not least <= q <= most:
+        named = "full" if svd_solver == "auto" else svd_solver
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be between {least} and "
+            f"{bound}{named!r}: at most {most}, the "
+            f"smaller of the number of rows ({source.observed().count:g}) and of columns "
+            f"({source.n_features})"
+        )
+
+
 def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
@@ -135,26 +173,22 @@ class NamedComponents:
 
 def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
+    names: Any = source.names
     if in_memory_table(X):
-        _validate(estimator, X, source, reset=True)
-        return
+        require_unique(names)
+        with _printable():
+            names = _get_feature_names(X)
     estimator.n_features_in_ = source.n_features
-    if source.names is not None:
-        estimator.feature_names_in_ = np.array(source.names, dtype=object)
-    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
-        del estimator.feature_names_in_
+    if names is None:
+        estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    else:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
 def require_names(X: Any) -> None:
     """scikit-learn's refusal of names that are none, before the work."""
     with _printable():
         _get_feature_names(X)
-
-
-def _validate(estimator: BaseEstimator, X: Any, source: Source, *, reset: bool) -> None:
-    require_unique(source.names)
-    with _printable():
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
 @contextmanager
@@ -209,7 +243,9 @@ def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
 def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     """Refuse rows whose columns are not those of the fit."""
     if in_memory_table(X):
-        _validate(estimator, X, source, reset=False)
+        require_unique(source.names)
+        with _printable():
+            validate_data(estimator, X, reset=False, skip_check_array=True)
         return
     name, d = type(estimator).__name__, estimator.n_features_in_
     if source.n_features != d:
@@ -295,12 +331,25 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     )
 
 
-# Checkpoints ----------------------------------------------------------------------------------
+# Progress and checkpoints ---------------------------------------------------------------------
 
 # Parameters that do not change the path of a fit, only how far it goes or what it reports.
 FREE = frozenset({"checkpoint", "max_iter", "verbose", "copy", "n_jobs"})
 
 LONGEST = 16  # entries of a parameter that are described one by one
+
+
+@contextmanager
+def progress_of(estimator: Any, checkpointer: Checkpointer | None = None) -> Iterator[Watch | None]:
+    """The callback of a fit's steps, as `verbose` asks; a line is closed whatever happens."""
+    if not estimator.verbose:
+        yield None if checkpointer is None else Silent(checkpointer)
+        return
+    line = progress_line(type(estimator).__name__, checkpointer)
+    try:
+        yield line
+    finally:
+        line.close()
 
 
 def require_checkpoint(estimator: Any) -> None:

@@ -7,7 +7,6 @@ of a source. A subclass fits rows (`_fit_rows`) and keeps the fit (`_keep`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -50,13 +49,13 @@ from eigengap.sources import (
     require_frequencies,
     warn_of_codes,
 )
-from eigengap.statistics.column_faults import (
+from eigengap.statistics.first_look import (
     constant_columns,
     far_below_noise,
+    look_first,
     observed_too_seldom,
     unlinked_groups,
 )
-from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
 
 MOST_GROUPS = 5  # of columns that one warning lists
@@ -208,11 +207,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 'kind="optimal" is a projection, which knows no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
-        of = self._denoised if kind == "posterior" else self._project
+        of = self.model_.denoised if kind == "posterior" else self._project
         return like_input(self, X, self._map(X, of, cell_sd))
-
-    def _denoised(self, *rows: Array) -> Array:
-        return self.model_.denoised(*rows)
 
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)
@@ -289,7 +285,11 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         predictive = self._uncertainty()
 
         def drawn() -> Any:
-            sample = partial(_sample_conditional, predictive.draw(rng), rng)
+            model = predictive.draw(rng)
+
+            def sample(rows: Array, *known: Array) -> Array:
+                return model.sample_conditional(rows, rng, *known)
+
             return like_input(self, X, self._map(X, sample, cell_sd))
 
         return (drawn() for _ in range(m))
@@ -352,12 +352,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         """Covariance of the fitted density: (n_features, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.covariance()
-
-
-def _sample_conditional(
-    model: Any, rng: np.random.Generator, X: Array, cell_sd: Array | None = None
-) -> Array:
-    return model.sample_conditional(X, rng, *(() if cell_sd is None else (cell_sd,)))
 
 
 # Warnings of columns --------------------------------------------------------------------------

@@ -12,30 +12,33 @@ scikit-learn's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, update_wrapper
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators.shared import complete
 from eigengap.linalg import Array
 from eigengap.registry import ESTIMATORS, entry_of, names_with
-from eigengap.sources import quote, show
+from eigengap.sources import named_columns, show
 from eigengap.spectrum import Spectrum
-from eigengap.wording import words
+from eigengap.wording import listed, words
 
 MOST_COMPONENTS = 12  # in a table
-MOST_NAMED = 5  # columns or classes in a line
+MOST_NUMBERS = 8  # in a line
 MOST_BARS = 16  # of a small scree plot
+MOST_POINTS = 120  # of a small trace
 WIDTH, HEIGHT = 190, 74  # of a small image, in pixels
 
+HEADS = ("component", "variance", "share, %", "together, %")
 
-@dataclass(frozen=True)
-class Component:
+
+class Component(NamedTuple):
     """A line of the table of components."""
 
     name: str
@@ -54,16 +57,26 @@ class Summary:
     more: int = 0  # components that are not listed
     warnings: tuple[str, ...] = ()
 
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (name, f"{variance:.4g}", f"{share:.1f}", f"{together:.1f}")
+            for name, variance, share, together in self.components
+        ]
+
     def __str__(self) -> str:
         wide = max([len(key) for key, _ in self.facts], default=0)
         lines = [self.name, *(f"  {key:<{wide}}  {text}" for key, text in self.facts)]
         if self.components:
-            lines += ["", *_table(self)]
-        lines += [f"  ! {caution}" for caution in self.warnings]
-        return "\n".join(lines)
+            rows = [HEADS, *self._cells()]
+            first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+            lines.append("")
+            for name, *numbers in rows:
+                aligned = [n.rjust(w) for n, w in zip(numbers, others, strict=True)]
+                lines.append("  " + "  ".join([name.ljust(first), *aligned]))
+            lines += [f"  and {self.more} more"] if self.more else []
+        return "\n".join([*lines, *(f"  ! {caution}" for caution in self.warnings)])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -79,7 +92,23 @@ class Summary:
             "<div class='eigengap-summary' style='font-family:system-ui,sans-serif;font-size:13px;"
             f"line-height:1.45'><strong>{escape(self.name)}</strong>"
             f"<table style='border-collapse:collapse;margin:.3em 0'>{rows}</table>"
-            f"{_html_table(self)}{cautions}</div>"
+            f"{self._html_components()}{cautions}</div>"
+        )
+
+    def _html_components(self) -> str:
+        if not self.components:
+            return ""
+        cell = "text-align:right;padding:1px .8em"
+        head = "".join(f"<th scope='col' style='{cell};font-weight:500'>{h}</th>" for h in HEADS)
+        body = "".join(
+            "<tr>" + "".join(f"<td style='{cell}'>{escape(text)}</td>" for text in row) + "</tr>"
+            for row in self._cells()
+        )
+        more = f"<tr><td colspan='4' style='{cell}'>and {self.more} more</td></tr>"
+        return (
+            "<table style='border-collapse:collapse;margin:.3em 0'>"
+            f"<thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}{more if self.more else ''}</tbody></table>"
         )
 
 
@@ -90,38 +119,107 @@ def public_name(estimator: Any) -> str:
 
 def summary_of(estimator: Any) -> Summary:
     """The facts of a fitted estimator."""
-    components, more = _components(estimator)
-    return Summary(
-        public_name(estimator),
-        tuple(_facts(estimator)),
-        components,
-        more,
-        tuple(cautions(estimator)),
-    )
+    model = inner(estimator)
+    variance = getattr(model, "explained_variance_", None)
+    share = getattr(model, "explained_variance_ratio_", None)
+    components: list[Component] = []
+    if variance is not None and share is not None and len(variance) == len(share):
+        names = (f"{getattr(model, '_prefix', 'PC')}{k + 1}" for k in range(len(share)))
+        columns = (np.asarray(variance), 100 * np.asarray(share), 100 * np.cumsum(share))
+        components = list(map(Component, names, *(map(float, values) for values in columns)))
+    listing = tuple(components[:MOST_COMPONENTS])
+    more = len(components) - len(listing)
+    facts, warnings = tuple(_facts(estimator, model)), tuple(cautions(estimator))
+    return Summary(public_name(estimator), facts, listing, more, warnings)
+
+
+def inner(estimator: Any) -> Any:
+    """The model inside a detector, an imputer or a regressor; any other estimator itself."""
+    found = getattr(estimator, "estimator_", None)
+    return estimator if found is None else inner(found)
 
 
 # Facts -----------------------------------------------------------------------------------------
 
+# Attributes: how good the fit is, and parameters that it has chosen.
+QUALITIES = {
+    "elbo_": "evidence lower bound",
+    "log_likelihood_": "log-likelihood",
+    "bound_": "bound on the log-likelihood",
+    "loss_": "loss",
+    "residual_variance_": "residual variance of the distances",
+    "goodness_of_fit_": "goodness of fit",
+    "constraint_violation_": "worst violation of a distance",
+}
+CHOSEN = {"n_neighbors_": "neighbours", "gamma_": "gamma"}
 
-def _facts(estimator: Any) -> Iterator[tuple[str, str]]:
-    model = _inner(estimator)
+
+def _facts(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
+    def found(name: str) -> Any:
+        return getattr(model, name, None)
+
     yield "fitted to", _table_size(estimator)
     if model is not estimator:
         yield "model", public_name(model)
-    yield from _size(estimator, model)
-    yield from _quality(model)
+    if (q := found("n_components_")) is not None:
+        yield "components", ", ".join(map(str, q)) if isinstance(q, tuple) else str(q)
+    for choice in (found("rank_choice_"), getattr(estimator, "choice_", None)):
+        if choice is not None:
+            yield "chosen", str(choice.summary)
+    if found("scale_") is not None and found("scale"):
+        yield "units", "columns divided by their standard deviations"
+    if (share := found("explained_variance_ratio_")) is not None and len(share):
+        yield "explained", f"{100 * float(np.sum(share)):.1f} % of the variance"
+    if (noise := found("noise_variance_")) is not None:
+        low, high = float(np.min(noise)), float(np.max(noise))
+        one = np.ndim(noise) == 0
+        yield "noise variance", f"{low:.4g}" if one else f"from {low:.3g} to {high:.3g}"
+    if np.isfinite(freedom := getattr(model, "degrees_of_freedom_", np.inf)):
+        yield "Student noise", f"{freedom:.3g} degrees of freedom"
+    for name, label in QUALITIES.items():
+        if (value := found(name)) is not None:
+            yield label, ", ".join(f"{v:.5g}" for v in np.atleast_1d(value))
     yield from _particular(estimator)
-    yield from _convergence(estimator, model)
+    if (trace := found("trace_")) is not None and len(trace) == 0:
+        yield "fit", "in closed form"
+    elif (steps := found("n_iter_")) is not None:
+        text = f"{int(steps):,} step{'s' if steps != 1 else ''}"
+        if (converged := found("converged_")) is not None:
+            early = has_stopped_early(estimator)
+            unfinished = ", stopped early on purpose" if early else ", NOT converged"
+            text += ", converged" if converged else unfinished
+        yield "fit", text
+
+
+def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
+    if hasattr(estimator, "classes_"):
+        yield "classes", listed([show(label) for label in estimator.classes_])
+    observed = _observed(estimator)
+    if hasattr(estimator, "n_targets_") and observed is not None:
+        known = ", ".join(_many(w) for w in observed[-estimator.n_targets_ :][:5])
+        yield "targets", f"{estimator.n_targets_}, known in {known} rows"
+    if hasattr(estimator, "n_mixture_"):
+        weights = listed([f"{w:.2f}" for w in estimator.weights_], MOST_NUMBERS)
+        yield "mixture", f"{estimator.n_mixture_} components of weight {weights}"
+    if hasattr(estimator, "non_gaussianity_"):
+        shown = ", ".join(f"{v:.2f}" for v in estimator.non_gaussianity_[:MOST_NUMBERS])
+        more = len(estimator.non_gaussianity_) > MOST_NUMBERS
+        yield "non-Gaussianity", shown + (", …" if more else "")
+    for name, label in CHOSEN.items():
+        value = getattr(estimator, name, None)
+        if isinstance(value, int | float | np.number):
+            yield label, f"{value:.4g}"
+    if hasattr(estimator, "offset_") and hasattr(estimator, "alpha"):
+        yield "flags", f"rows with p < {float(np.exp(estimator.offset_)):.3g}"
 
 
 def _table_size(estimator: Any) -> str:
     d = int(getattr(estimator, "n_features_in_", 0))
-    rows = _rows(estimator)
+    rows, observed = _rows(estimator), _observed(estimator)
     size = f"{d:,} column{'s' if d != 1 else ''}"
     if rows is None:
         return size
     size = f"{_many(rows)} rows × {size}"
-    observed = _observed(estimator)
     if observed is None:
         return size
     missing = float(np.sum(rows - observed[:d]))
@@ -130,32 +228,36 @@ def _table_size(estimator: Any) -> str:
     return f"{size}, {_many(missing)} cells missing ({100 * missing / (rows * d):.3g} %)"
 
 
+def _models(estimator: Any) -> list[Any]:
+    """The fitted models of an estimator: a classifier has one for each class."""
+    return [inner(model) for model in getattr(estimator, "models_", [estimator])]
+
+
 def _rows(estimator: Any) -> float | None:
     """Rows of the fit, by weight, where the estimator has kept their number."""
-    if hasattr(estimator, "models_"):
-        parts = [_rows(model) for model in estimator.models_]
-        return None if any(part is None for part in parts) else float(sum(parts))  # type: ignore[arg-type]
-    model = _inner(estimator)
-    spectrum = getattr(model, "spectrum_", None)
-    if isinstance(spectrum, Spectrum):
-        return float(spectrum.sum_w)
-    if hasattr(model, "component_rows_"):
-        return float(np.sum(model.component_rows_))
-    if hasattr(model, "embedding_"):
-        return float(len(model.embedding_))
-    return None
+    rows = 0.0
+    for model in _models(estimator):
+        spectrum = getattr(model, "spectrum_", None)
+        if isinstance(spectrum, Spectrum):
+            rows += float(spectrum.sum_w)
+        elif hasattr(model, "component_rows_"):
+            rows += float(np.sum(model.component_rows_))
+        elif hasattr(model, "embedding_"):
+            rows += float(len(model.embedding_))
+        else:
+            return None
+    return rows
 
 
 def _observed(estimator: Any) -> Array | None:
     """(d,) weight of the rows in which each column is observed; a regressor's targets come last."""
-    if hasattr(estimator, "models_"):
-        known = [_observed(model) for model in estimator.models_]
-    else:
-        found = getattr(_inner(estimator), "evidence_", None)
-        parts = found if isinstance(found, tuple) else (found,)  # of a mixture, for each component
-        known = [None if part is None else part.observed_w for part in parts]
-    given = [part for part in known if part is not None]
-    return np.sum(given, axis=0) if given and len(given) == len(known) else None
+    patterns: list[Any] = []
+    for model in _models(estimator):
+        found = getattr(model, "evidence_", None)
+        patterns += found if isinstance(found, tuple) else [found]  # a mixture has several
+    if any(pattern is None for pattern in patterns):
+        return None
+    return np.sum([pattern.observed_w for pattern in patterns], axis=0)
 
 
 def _many(count: float) -> str:
@@ -163,100 +265,9 @@ def _many(count: float) -> str:
     return f"{count:,.0f}" if abs(count - round(count)) < 1e-6 * max(count, 1) else f"{count:,.6g}"
 
 
-def _size(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
-    q = getattr(model, "n_components_", None)
-    if q is not None:
-        yield "components", ", ".join(map(str, q)) if isinstance(q, tuple) else str(q)
-    choice = getattr(model, "rank_choice_", None)
-    if choice is not None:
-        yield "chosen", choice.summary
-    picked = getattr(estimator, "choice_", None)
-    if picked is not None:
-        yield "chosen", str(picked.summary)
-    scaled = getattr(model, "scale_", None)
-    if scaled is not None and getattr(model, "scale", False):
-        yield "units", "columns divided by their standard deviations"
-
-
-def _quality(model: Any) -> Iterator[tuple[str, str]]:
-    share = getattr(model, "explained_variance_ratio_", None)
-    if share is not None and len(share):
-        yield "explained", f"{100 * float(np.sum(share)):.1f} % of the variance"
-    noise = getattr(model, "noise_variance_", None)
-    if noise is not None:
-        yield "noise variance", _noise(np.asarray(noise, dtype=float))
-    freedom = getattr(model, "degrees_of_freedom_", np.inf)
-    if np.isfinite(freedom):
-        yield "Student noise", f"{freedom:.3g} degrees of freedom"
-    for name, label in (
-        ("elbo_", "evidence lower bound"),
-        ("log_likelihood_", "log-likelihood"),
-        ("bound_", "bound on the log-likelihood"),
-        ("loss_", "loss"),
-        ("residual_variance_", "residual variance of the distances"),
-        ("goodness_of_fit_", "goodness of fit"),
-        ("constraint_violation_", "worst violation of a distance"),
-    ):
-        value = getattr(model, name, None)
-        if value is not None:
-            yield label, ", ".join(f"{v:.5g}" for v in np.atleast_1d(value))
-
-
-def _noise(noise: Any) -> str:
-    if noise.ndim == 0:
-        return f"{float(noise):.4g}"
-    return f"from {float(noise.min()):.3g} to {float(noise.max()):.3g}"
-
-
-def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
-    if hasattr(estimator, "classes_"):
-        named = [show(label) for label in estimator.classes_[:MOST_NAMED]]
-        more = len(estimator.classes_) - len(named)
-        yield "classes", ", ".join(named) + (f" and {more} more" if more > 0 else "")
-    observed = _observed(estimator)
-    if hasattr(estimator, "n_targets_") and observed is not None:
-        known = ", ".join(_many(w) for w in observed[-estimator.n_targets_ :][:MOST_NAMED])
-        yield "targets", f"{estimator.n_targets_}, known in {known} rows"
-    if hasattr(estimator, "n_mixture_"):
-        weights = ", ".join(f"{w:.2f}" for w in estimator.weights_[:8])
-        more = estimator.n_mixture_ - 8
-        yield (
-            "mixture",
-            f"{estimator.n_mixture_} components of weight {weights}"
-            + (f" and {more} more" if more > 0 else ""),
-        )
-    if hasattr(estimator, "non_gaussianity_"):
-        shown = ", ".join(f"{v:.2f}" for v in estimator.non_gaussianity_[:8])
-        yield "non-Gaussianity", shown + (", …" if len(estimator.non_gaussianity_) > 8 else "")
-    for name, label in (("n_neighbors_", "neighbours"), ("gamma_", "gamma")):
-        value = getattr(estimator, name, None)
-        if isinstance(value, int | float | np.number):
-            yield label, f"{value:.4g}"
-    if hasattr(estimator, "offset_") and hasattr(estimator, "alpha"):
-        p = float(np.exp(estimator.offset_))
-        yield "flags", f"rows with p < {p:.3g}"
-
-
-def _convergence(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
-    converged = getattr(model, "converged_", None)
-    trace = getattr(model, "trace_", None)
-    if trace is not None and len(trace) == 0:
-        yield "fit", "in closed form"
-        return
-    steps = getattr(model, "n_iter_", None)
-    if steps is None:
-        return
-    text = f"{int(steps):,} step{'s' if steps != 1 else ''}"
-    if converged is not None:
-        early = has_stopped_early(estimator)
-        unfinished = ", stopped early on purpose" if early else ", NOT converged"
-        text += ", converged" if converged else unfinished
-    yield "fit", text
-
-
 def cautions(estimator: Any) -> Iterator[str]:
     """What makes the numbers of a fit mean less than they seem to."""
-    model = _inner(estimator)
+    model = inner(estimator)
     if not getattr(model, "converged_", True) and not has_stopped_early(estimator):
         yield (
             f"the fit did not converge: raise {words().parameter('max_iter')}, "
@@ -282,9 +293,8 @@ def _columns(estimator: Any, at: Sequence[int]) -> str:
     d = int(estimator.n_features_in_)
     names = getattr(estimator, "feature_names_in_", None)
     features, targets = [j for j in at if j < d], [j - d for j in at if j >= d]
-    named = [str(j) if names is None else quote(str(names[j])) for j in features[:MOST_NAMED]]
-    more = f" and {len(features) - MOST_NAMED} more" if len(features) > MOST_NAMED else ""
-    parts = [f"column{'s' if len(features) > 1 else ''} {', '.join(named)}{more}"] if named else []
+    known = None if names is None else list(map(str, names))
+    parts = [named_columns(known, features)] if features else []
     if targets:
         several = getattr(estimator, "n_targets_", 1) > 1
         parts.append("target " + ", ".join(map(str, targets)) if several else "the target")
@@ -312,73 +322,6 @@ def has_stopped_early(estimator: Any) -> bool:
     if getattr(estimator, "_stops_early", False):
         return True
     return hasattr(estimator, "choice_") and isinstance(estimator.estimator, str)
-
-
-# Components ------------------------------------------------------------------------------------
-
-
-def _components(estimator: Any) -> tuple[tuple[Component, ...], int]:
-    model = _inner(estimator)
-    variance = getattr(model, "explained_variance_", None)
-    share = getattr(model, "explained_variance_ratio_", None)
-    if variance is None or share is None or len(variance) != len(share):
-        return (), 0
-    prefix = getattr(model, "_prefix", "PC")
-    together = np.cumsum(share)
-    listed = tuple(
-        Component(
-            f"{prefix}{k + 1}", float(variance[k]), 100 * float(share[k]), 100 * float(together[k])
-        )
-        for k in range(min(len(variance), MOST_COMPONENTS))
-    )
-    return listed, len(variance) - len(listed)
-
-
-HEADS = ("component", "variance", "share, %", "together, %")
-
-
-def _cells(component: Component) -> tuple[str, ...]:
-    return (
-        component.name,
-        f"{component.variance:.4g}",
-        f"{component.share:.1f}",
-        f"{component.together:.1f}",
-    )
-
-
-def _table(summary: Summary) -> list[str]:
-    rows = [HEADS, *(_cells(component) for component in summary.components)]
-    wide = [max(len(row[k]) for row in rows) for k in range(len(HEADS))]
-    lines = [
-        "  "
-        + "  ".join(
-            [row[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(row[1:], wide[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    return [*lines, f"  and {summary.more} more"] if summary.more else lines
-
-
-def _html_table(summary: Summary) -> str:
-    if not summary.components:
-        return ""
-    cell = "text-align:right;padding:1px .8em"
-    head = "".join(f"<th scope='col' style='{cell};font-weight:500'>{h}</th>" for h in HEADS)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='{cell}'>{escape(text)}</td>" for text in _cells(c)) + "</tr>"
-        for c in summary.components
-    )
-    more = f"<tr><td colspan='4' style='{cell}'>and {summary.more} more</td></tr>"
-    return (
-        "<table style='border-collapse:collapse;margin:.3em 0'>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}{more if summary.more else ''}</tbody></table>"
-    )
-
-
-def _inner(estimator: Any) -> Any:
-    """The model inside a detector, an imputer or a regressor; any other estimator itself."""
-    found = getattr(estimator, "estimator_", None)
-    return estimator if found is None else _inner(found)
 
 
 # Charts ----------------------------------------------------------------------------------------
@@ -424,16 +367,19 @@ def charts_of(estimator: Any) -> tuple[str, ...]:
     return tuple(sorted(entry_of(estimator).charts))
 
 
-def require_fitted(estimator: Any) -> None:
-    """Refuse an estimator that has not been fitted, in scikit-learn's words."""
-    check_is_fitted(estimator)
+require_fitted = check_is_fitted  # for charts, which do not know scikit-learn
 
 
 # Notebooks -------------------------------------------------------------------------------------
 
 
 class Shown:
-    """`plot`, `summary()` and the display in notebooks."""
+    """`plot`, `summary()` and the display in notebooks; completes docstrings."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("eigengap."):
+            complete(cls)
 
     @property
     def plot(self) -> Plots:
@@ -483,23 +429,27 @@ def notebook_part(estimator: Any) -> str:
         return ""
     images = "".join(
         f"<div style='flex:none'>{image}</div>"
-        for image in (mini_scree(estimator), mini_trace(estimator))
+        for image in (_scree(inner(estimator)), _trace(estimator))
         if image
     )
+    facts = replace(summary_of(estimator), components=(), more=0)
     return (
         "<div class='eigengap-repr' style='display:flex;flex-wrap:wrap;gap:1.2em 2em;"
-        "margin-top:.8em;align-items:flex-start'>"
-        f"{_without_components(summary_of(estimator))._repr_html_()}"
+        f"margin-top:.8em;align-items:flex-start'>{facts._repr_html_()}"
         f"<div style='display:flex;gap:1.2em'>{images}</div></div>"
     )
 
 
-def mini_scree(estimator: Any) -> str:
+def _scree(model: Any) -> str:
     """The eigenvalues as bars: an SVG, empty where there are none."""
-    model = _inner(estimator)
-    lam, kept = _eigenvalues(model)
+    found = getattr(getattr(model, "spectrum_", None), "lam", None)
+    for name in ("eigenvalues_", "explained_variance_"):
+        found = getattr(model, name, None) if found is None else found
+    lam = np.atleast_1d(np.asarray([] if found is None else found, dtype=float))
     if len(lam) < 2 or not np.all(np.isfinite(lam)) or lam.max() <= 0.0:
         return ""
+    q = getattr(model, "n_components_", len(lam))
+    kept = int(q) if np.ndim(q) == 0 else len(lam)
     shown = np.maximum(lam[:MOST_BARS], 0.0) / lam.max()
     step = WIDTH / len(shown)
     bars = "".join(
@@ -518,18 +468,18 @@ def mini_scree(estimator: Any) -> str:
     return _image(bars, text, "scree")
 
 
-def mini_trace(estimator: Any) -> str:
+def _trace(estimator: Any) -> str:
     """The objective over the steps as a line: an SVG, empty where there are none."""
-    trace = getattr(_inner(estimator), "trace_", None)
+    model = inner(estimator)
+    trace = getattr(model, "trace_", None)
     if trace is None or len(trace) < 2:
         return ""
-    value = objective_of(_inner(estimator))
-    kept = np.unique(np.linspace(0, len(value) - 1, 120).round().astype(int))
-    low, high = float(np.min(value)), float(np.max(value))
-    if not np.isfinite(low) or not np.isfinite(high):
+    value = objective_of(model)
+    if not np.all(np.isfinite(value)):
         return ""
-    size = (high - low) or 1.0
-    x = kept / max(len(value) - 1, 1) * (WIDTH - 6) + 3
+    kept = np.unique(np.linspace(0, len(value) - 1, MOST_POINTS).round().astype(int))
+    low, size = float(np.min(value)), float(np.ptp(value)) or 1.0
+    x = kept / (len(value) - 1) * (WIDTH - 6) + 3
     y = HEIGHT - 4 - (value[kept] - low) / size * (HEIGHT - 10)
     line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
     drawn = (
@@ -537,9 +487,7 @@ def mini_trace(estimator: Any) -> str:
         f"stroke-opacity='.85'/><circle cx='{x[-1]:.1f}' cy='{y[-1]:.1f}' r='2.6' "
         "fill='currentColor'/>"
     )
-    converged = getattr(_inner(estimator), "converged_", None)
-    if has_stopped_early(estimator):
-        converged = None
+    converged = None if has_stopped_early(estimator) else getattr(model, "converged_", None)
     state = "" if converged is None else ", converged" if converged else ", not converged"
     text = f"Objective over {len(value)} steps{state}: from {value[0]:.5g} to {value[-1]:.5g}"
     return _image(drawn, text, "convergence")
@@ -555,17 +503,3 @@ def _image(drawn: str, text: str, caption: str) -> str:
         f"<line x1='0' y1='{HEIGHT + 1}' x2='{WIDTH}' y2='{HEIGHT + 1}' stroke='currentColor' "
         f"stroke-opacity='.4'/></svg><figcaption>{escape(caption)}</figcaption></figure>"
     )
-
-
-def _eigenvalues(model: Any) -> tuple[Any, int]:
-    spectrum = getattr(model, "spectrum_", None)
-    found: Sequence[float] | Any = getattr(spectrum, "lam", None)
-    for name in ("eigenvalues_", "explained_variance_"):
-        found = getattr(model, name, None) if found is None else found
-    lam = np.atleast_1d(np.asarray([] if found is None else found, dtype=float))
-    q = getattr(model, "n_components_", len(lam))
-    return lam, int(q) if np.ndim(q) == 0 else len(lam)
-
-
-def _without_components(summary: Summary) -> Summary:
-    return Summary(summary.name, summary.facts, warnings=summary.warnings)

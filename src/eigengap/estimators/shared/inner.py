@@ -12,16 +12,19 @@ from sklearn.utils import check_random_state
 
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import AT_LEAST_ONE, SHARED_CONSTRAINTS
-from eigengap.estimators.shared.sklearn_compat import HasMethods, StrOptions, _VisualBlock
+from eigengap.estimators.shared.base import AcceptsMissing
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.linear import LOOSE
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
-from eigengap.models.gaussian.columns import IndependentColumns
-from eigengap.models.gaussian.plug_in import PlugIn
+from eigengap.models.gaussian.linear_gaussian import IndependentColumns
+from eigengap.models.gaussian.predictive import PlugIn
 from eigengap.registry import scores_log_density
 from eigengap.runtime.warnings import captured, warn, without
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources import Source, as_source
+from eigengap.selection.prediction import SEARCH_STEPS
+from eigengap.sources import ArraySource, Source, as_source, in_memory
 
 # Where complete rows are needed ---------------------------------------------------------------
 
@@ -48,39 +51,71 @@ def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:
 # Parameters that both hand on to PPCA or FactorAnalysis, besides n_components.
 HANDED_ON = ("tol", "max_iter", "n_init", "random_state", "verbose")
 
-CONSTRAINTS: dict[str, list[Any]] = {
-    **SHARED_CONSTRAINTS,
-    "noise": [StrOptions({"isotropic", "diagonal"})],
-    "n_init": AT_LEAST_ONE,
-}
 
+class Predictor(AcceptsMissing, Shown, BaseEstimator):
+    """Base of the classifier and the regressor: they fit densities, and Bayes' rule predicts."""
 
-def density(owner: Any, methods: list[str], scale: bool) -> Any:
-    """An unfitted estimator as the owner's parameters ask for it.
+    _methods: tuple[str, ...]  # that `estimator` must have
+    _target: str  # what y holds
 
-    `estimator`, where given, is cloned and must have `methods`; else `noise` decides.
-    """
-    given = owner.estimator
-    if given is None:
-        kind = PPCA if owner.noise == "isotropic" else FactorAnalysis
-        options = {name: getattr(owner, name) for name in HANDED_ON}
-        return kind(owner.n_components, scale=scale, **options)
-    if not HasMethods(methods).is_satisfied_by(given):
-        raise ValueError(
-            f"estimator={type(given).__name__} must have the methods "
-            f"{', '.join(methods)}: PPCA, FactorAnalysis, BayesianPCA and MixturePPCA have"
-        )
-    if not scores_log_density(given):
-        raise ValueError(
-            f"estimator={type(given).__name__} is no density: its score_samples is no "
-            "log-likelihood. PPCA, FactorAnalysis, BayesianPCA and MixturePPCA are"
-        )
-    if owner.n_components != "auto":
-        raise ValueError(
-            f"n_components={owner.n_components} has no effect beside an estimator of its own; give "
-            "it to the estimator"
-        )
-    return clone(given)
+    @property
+    def _adapts(self) -> bool:
+        """Whether the number of components is found by cross-validation."""
+        return self.estimator is None and self.n_components == "auto"
+
+    def _table(self, X: Any, sample_weight: Any) -> ArraySource:
+        how = {"sample_weight": sample_weight, "missing_values": self.missing_values}
+        return in_memory(as_source(X, **how))
+
+    def _require_target(self, y: Any) -> None:
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                f"is None: it holds {self._target}"
+            )
+
+    def _density(self, scale: bool) -> Any:
+        """An unfitted estimator as the parameters ask for it.
+
+        `estimator`, where given, is cloned and must have `_methods`; else `noise` decides.
+        """
+        given = self.estimator
+        if given is None:
+            kind = PPCA if self.noise == "isotropic" else FactorAnalysis
+            options = {name: getattr(self, name) for name in HANDED_ON}
+            return kind(self.n_components, scale=scale, **options)
+        what = f"estimator={type(given).__name__}"
+        if not HasMethods(list(self._methods)).is_satisfied_by(given):
+            raise ValueError(
+                f"{what} must have the methods {', '.join(self._methods)}: PPCA, FactorAnalysis, "
+                "BayesianPCA and MixturePPCA have"
+            )
+        if not scores_log_density(given):
+            raise ValueError(
+                f"{what} is no density: its score_samples is no log-likelihood. PPCA, "
+                "FactorAnalysis, BayesianPCA and MixturePPCA are"
+            )
+        if self.n_components != "auto":
+            raise ValueError(
+                f"n_components={self.n_components} has no effect beside an estimator of its own; "
+                "give it to the estimator"
+            )
+        return clone(given)
+
+    def _loose(self, q: int) -> dict[str, Any]:
+        """Parameters of the fits of q components that cross-validation compares."""
+        return {
+            "n_components": q,
+            "tol": max(self.tol, LOOSE),
+            "max_iter": min(self.max_iter, SEARCH_STEPS),
+            "n_init": 1,
+            "verbose": False,
+        }
+
+    def _keep_errors(self, errors: dict[int, float] | None) -> None:
+        self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
+        if errors is not None:
+            self.cv_errors_ = errors
 
 
 @contextmanager
@@ -99,7 +134,7 @@ def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[N
 class StoppedFactorAnalysis(FactorAnalysis):
     """Factor analysis stopped before its maximum; users know it as FactorAnalysis.
 
-    Standard deviations are those of the model itself (`models.gaussian.plug_in` says why), and
+    Standard deviations are those of the model itself (`PlugIn` says why), and
     `std_factors_` of LowRankImputer widens them.
     """
 

@@ -7,16 +7,23 @@ A subclass turns its parameters into a `FitSpec`. Fitted attributes are read off
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged
+from eigengap.estimators.shared.base import (
+    NamedComponents,
+    as_fitted,
+    most_components,
+    not_converged,
+    progress_of,
+    require_rank,
+)
 from eigengap.estimators.shared.density import (
     DensityEstimator,
     warn_of_constants,
@@ -24,13 +31,13 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.noise import MultivariateT
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
+from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -39,11 +46,11 @@ from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import Solved
+from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources import Source, named_columns
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.column_faults import skewed_columns
 from eigengap.statistics.expected.student import least_degrees
+from eigengap.statistics.first_look import skewed_columns
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
 
@@ -194,9 +201,6 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         """Missing coordinates at their prior mean: they are independent of the others."""
         return np.nan_to_num(Z, nan=0.0)
 
-    def _denoised(self, *rows: Array) -> Array:
-        return self.model_.posterior_mean(*rows) @ self.model_.W.T + self.model_.mu
-
     # The density ---------------------------------------------------------------------------
 
     def get_precision(self) -> Array:
@@ -273,6 +277,68 @@ def ways_to_noise(q: int, rows: float) -> str:
     """
     fewer = "take fewer components or " if q > 1 else ""
     return fewer + ("add rows" if rows <= q + 1 else "leave out columns that follow from others")
+
+
+# How many components ----------------------------------------------------------------------------
+
+LOOSE = 1e-3  # tolerance of fits that only compare ranks: on, ranks hardly change place
+
+Fit = Callable[[int], GaussianFit]  # of q components
+Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen
+
+
+def fit_asked(
+    source: Source,
+    options: EMOptions,
+    fit: Callable[..., GaussianFit],
+    asked: int | float | str,
+    *,
+    fit_mean: bool = True,
+    most: int | None = None,
+) -> Solved:
+    """The fit with n_components=asked: a number, "auto", or a share of the variance.
+
+    `fit(source, q, options=...)` is one fit. "auto" takes no more than `most` components. A share
+    is looked for with loose fits, and reached with the options that were given.
+    """
+    if isinstance(asked, Integral):
+        require_rank(int(asked), source)
+        return fit(source, int(asked), options=options), None
+    if isinstance(asked, str):
+        choice = automatic_rank(source, fit_mean=fit_mean, most=most)
+        return fit(source, choice.n_components, options=options), choice
+    loose = loosened(options)
+    share = float(asked)
+    q = rank_for_fraction(
+        lambda q: explained(fit(source, q, options=loose)), share, most_components(source)
+    )
+    return fit_reaching(share, q, source, lambda q: fit(source, q, options=options)), None
+
+
+def loosened(options: EMOptions) -> EMOptions:
+    """Options of fits that only compare ranks."""
+    return replace(options, tol=max(options.tol, LOOSE), n_init=1, watch=silenced(options.watch))
+
+
+def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
+    """The fit of q components, or of as many more as that share of the variance takes.
+
+    q comes from loose fits, which may fall short of it. Warns where the share is out of reach.
+    """
+    found = reaching(fit, explained, q, share, most_components(source))
+    if explained(found) < share and found.spectrum.total > 0.0:
+        warn(
+            f"{words().parameter('n_components', f'{share:g}')} of the variance is out of "
+            f"reach: {found.model.q} components, "
+            f"the most that rows and columns allow, explain {explained(found):.3g}",
+            UserWarning,
+        )
+    return found
+
+
+def explained(fit: GaussianFit) -> float:
+    """Share of the variance that the components of a fit explain."""
+    return float(np.sum(fit.spectrum.explained_ratio(fit.model.q)))
 
 
 # Noise beyond one Gaussian for all rows -------------------------------------------------------

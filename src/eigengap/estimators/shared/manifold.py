@@ -30,24 +30,10 @@ from eigengap.estimators.shared.transformer import (
     whole_table,
 )
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
+from eigengap.fitting.graph import neighbourhood, pairs
 from eigengap.fitting.graph.distances import METRICS
 from eigengap.fitting.graph.local_weights import local_weights
-from eigengap.fitting.graph.neighbourhood import (
-    bridged,
-    copies_in_words,
-    furthest_neighbour,
-    in_words,
-    undirected,
-)
 from eigengap.fitting.graph.neighbours import Neighbours, Search
-from eigengap.fitting.graph.pairs import (
-    Labels,
-    distance_matrix,
-    new_distances,
-    refuse_large,
-    refuse_missing,
-    refuse_spread,
-)
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
@@ -110,18 +96,7 @@ class GraphEstimator(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Fit, and the coordinates of the rows of X: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
+        """Fit, and `embedding_`, the coordinates of the rows of X, in float32 where X is."""
         require_names(X)
         everything = whole_table(X, type(self).__name__, missing_values=self.missing_values)
         before = dict(self.__dict__)
@@ -197,7 +172,7 @@ class GraphEstimator(Transformer):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         rows = dense_rows(source)
-        refuse_spread(rows)
+        pairs.refuse_spread(rows)
         if not source.has_missing or self._skips_missing:
             return rows
         self._filler = imputing_model(ArraySource(rows, names=source.names))
@@ -207,15 +182,15 @@ class GraphEstimator(Transformer):
 
     def _pairs(self, source: Source) -> Any:
         refuse_sparse_pairs(source)
-        return distance_matrix(dense_rows(source), Labels(source.names))
+        return pairs.distance_matrix(dense_rows(source), pairs.Labels(source.names))
 
     def _new_rows(self, source: Source) -> Any:
         """New rows as `_of_new` takes them, missing values imputed."""
         if self._is_pairwise:
             refuse_sparse_pairs(source)
-            return new_distances(dense_rows(source))
+            return pairs.new_distances(dense_rows(source))
         rows = dense_rows(source)
-        refuse_large(rows)
+        pairs.refuse_large(rows)
         if not source.has_missing or self._skips_missing:
             return rows
         return self._imputed(rows, self._neighbours.rows)
@@ -256,7 +231,7 @@ class GraphEstimator(Transformer):
         self._neighbours = Neighbours.of(self._search(), rows)
         nearest = self._neighbours.among()
         self._warn_of_uncertain(nearest)
-        return undirected(nearest)
+        return neighbourhood.undirected(nearest)
 
     def _connected(self, graph: Graph) -> Graph:
         """The connected graph; one that is not is bridged with a warning, or an error."""
@@ -264,15 +239,15 @@ class GraphEstimator(Transformer):
         if self.n_connected_components_ == 1:
             return graph
         ways = "a larger n_neighbors" if self.n_neighbors is not None else "a larger radius"
-        pairs = self._neighbours.pairs if self._neighbours.knows_all_pairs else None
+        distances = self._neighbours.pairs if self._neighbours.knows_all_pairs else None
         falls = (
             "the number of connected components of the neighbourhood graph is not 1: there are "
-            f"{in_words(graph)}"
+            f"{neighbourhood.in_words(graph)}"
         )
         if self.n_neighbors is not None:
-            copies = copies_in_words(graph.components[1], graph.csr(), pairs)
+            copies = neighbourhood.copies_in_words(graph.components[1], graph.csr(), distances)
             falls += f" ({copies})" if copies else ""
-        if pairs is None:
+        if distances is None:
             raise DisconnectedError(
                 f"{falls}, and of pairs that X leaves out no distance is known: take {ways}, fit "
                 "each by itself, or give the distances of all pairs (a dense X), which lets them "
@@ -288,13 +263,13 @@ class GraphEstimator(Transformer):
             f"guesses: {ways} may join them by more, or fit each by itself",
             DisconnectedWarning,
         )
-        return bridged(graph, pairs)
+        return neighbourhood.bridged(graph, distances)
 
     def _warn_of_uncertain(self, nearest: Any) -> None:
         """Warn of rows whose imputed cells are less certain than their neighbours are near."""
         if self._filled_sd is None:
             return
-        uncertain = self._filled_sd > furthest_neighbour(nearest)
+        uncertain = self._filled_sd > neighbourhood.furthest_neighbour(nearest)
         if np.mean(uncertain) > FEW:
             count, incomplete = int(np.sum(uncertain)), int(np.sum(self._filled_sd > 0.0))
             first = int(np.argmax(uncertain))
@@ -335,7 +310,7 @@ class GraphEstimator(Transformer):
         check_is_fitted(self, "embedding_")
         source = as_source(X, missing_values=self.missing_values)
         if self._is_pairwise and source.has_missing and not source.is_sparse:
-            refuse_missing(source.collect(), Labels(source.names), "distance")
+            pairs.refuse_missing(source.collect(), pairs.Labels(source.names), "distance")
         check_features(self, X, source)
         return as_fitted(self._of_source(source), source.dtype == np.float32)
 

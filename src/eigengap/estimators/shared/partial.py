@@ -14,10 +14,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators.shared.base import check_features, keep_features
+from eigengap.estimators.shared.base import check_features, keep_features, progress_of
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
-from eigengap.estimators.shared.linear import LinearGaussianEstimator
-from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.linear import LinearGaussianEstimator, Solved
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
@@ -28,7 +27,6 @@ from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
-from eigengap.selection.rank.asked import Solved
 from eigengap.sources import (
     ArraySource,
     Block,
@@ -291,7 +289,10 @@ class PartialFit(LinearGaussianEstimator):
             del self.log_likelihood_
         self.evidence_ = stream.evidence(spec.noise, spec.fit_mean)
         if spec.shares_noise and unit is None:
-            warn_of_units(_of_size(stream), fit.model.psi)
+            # Twenty rows with the columns' own variances: all that units are judged by.
+            sd = np.sqrt(stream.columns.variance)
+            sized = ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
+            warn_of_units(sized, fit.model.psi)
         if spec.shares_noise:
             warn_of_constants(rows, stream.columns.variance)
         if spec.noise == "diagonal":
@@ -372,12 +373,6 @@ def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     with captured() as found:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
     return found
-
-
-def _of_size(stream: Stream) -> Source:
-    """Twenty rows with the columns' own variances, which is all that units are judged by."""
-    sd = np.sqrt(stream.columns.variance)
-    return ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
 
 
 def _warn_of_digits(fit: GaussianFit, sd: Array) -> None:

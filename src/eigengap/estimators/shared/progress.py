@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf, isfinite, log
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
-from eigengap.fitting.optimise.loop import Checkpointer, Progress, Silent, Watch
+from eigengap.fitting.optimise.loop import Checkpointer, Progress
 
 INTERVAL = 0.1  # seconds between two updates
 PULSE = 1.0  # seconds after which a line is rewritten though no step has ended
@@ -182,27 +182,12 @@ def _pace(rate: float) -> str:
     return f"{rate:.1f} it/s" if rate >= 1.0 else f"{in_words(1.0 / rate)}/it"
 
 
-def watch_for(
-    verbose: bool | int, label: str, checkpointer: Checkpointer | None = None
-) -> Watch | None:
-    """A progress line where verbose asks for one, with the checkpointer where there is one."""
-    if verbose:
-        return (_shown_by.get() or ProgressLine)(label, checkpointer=checkpointer)
-    return None if checkpointer is None else Silent(checkpointer)
-
-
-@contextmanager
-def progress_of(estimator: Any, checkpointer: Checkpointer | None = None) -> Iterator[Watch | None]:
-    """The callback of a fit's steps, as `verbose` asks; a line is closed whatever happens."""
-    watch = watch_for(estimator.verbose, type(estimator).__name__, checkpointer)
-    try:
-        yield watch
-    finally:
-        if isinstance(watch, ProgressLine):
-            watch.close()
-
-
 _shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by", default=None)
+
+
+def progress_line(label: str, checkpointer: Checkpointer | None = None) -> ProgressLine:
+    """What shows the progress of a fit, and carries its checkpointer."""
+    return (_shown_by.get() or ProgressLine)(label, checkpointer=checkpointer)
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from eigengap.estimators.shared import COUNT as COUNT
 from eigengap.estimators.shared.base import NamedComponents, seed_of
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions
@@ -21,7 +21,6 @@ from eigengap.sources import ArraySource, Source, as_source, in_memory
 from eigengap.wording import words
 
 # Constraints on parameters that several classes have, for scikit-learn's validation.
-COUNT = Interval(Integral, 1, None, closed="left")
 FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
 COMPONENTS = [COUNT, FRACTION, StrOptions({"auto"}), None]
 

@@ -8,8 +8,8 @@ halved where the monitored rows (held out, if any) get no better, and after some
 best weights are kept. Where the rows lie in memory L-BFGS then goes on from there over all of them
 at once, until the monitored rows get worse: Adam comes near a minimum, but not to it.
 
-A denoising autoencoder (Vincent et al. 2008) does not see a random share of the cells, another at
-every step, and has to give them back nevertheless: what filling missing values asks for.
+A denoising autoencoder (Vincent et al. 2008) is not shown a random share of the cells, another at
+every step, and has to give them back nevertheless: what imputation asks for.
 
 A linear network has no minimum but the principal subspace (Baldi and Hornik 1989), all other
 stationary points being saddles.
@@ -17,16 +17,16 @@ stationary points being saddles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from eigengap.exceptions import MissingExtraError
-from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.autodiff import double_precision
 from eigengap.fitting.autoencoder.fit import (
     AutoencoderFit,
     AutoencoderOptions,
@@ -36,22 +36,15 @@ from eigengap.fitting.autoencoder.fit import (
     random_weights,
     require_network,
 )
-from eigengap.fitting.autoencoder.monitor import (
-    CodeMoments,
-    InputMoments,
-    Monitor,
-    ObservedWeight,
-    White,
-)
 from eigengap.fitting.autoencoder.rows import (
     HeldOut,
+    Monitor,
     Standard,
     StandardBlock,
+    Sums,
     TrainingBlocks,
-    filled_up,
     monitored_rows,
-    padded_size,
-    shown_cells,
+    padded,
     shuffled_batches,
 )
 from eigengap.fitting.optimise.lbfgs import minimise
@@ -65,13 +58,8 @@ from eigengap.models.network.autoencoder import (
     reconstructions,
 )
 from eigengap.runtime.threads import in_turn, one_blas_thread
-from eigengap.sources.base import Source
-
-try:
-    import jax
-    import jax.numpy as jnp
-except ImportError as error:
-    raise MissingExtraError("fitting an Autoencoder", "jax", "autodiff") from error
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.moments import Moments
 
 AUTO_BATCH, LARGEST_BATCH = 128, 512
 AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
@@ -80,6 +68,7 @@ EXPLODED = 1e3  # times the loss at the start, that ends the passes at once
 RISEN = 2.0  # times the loss at the start and that of the columns' means, after the last pass
 CODES = 2000  # at which the directions of the codes are compared
 STAYED = 1e-12  # smallest gradient that a linear network is followed to
+LEAST_VARIANCE = 1e-12  # of the largest, that inputs are whitened by
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 
 
@@ -89,9 +78,6 @@ def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> Auto
     # In turn: a step of Adam goes on from the block before, and JAX's precision is a thread's own.
     with double_precision(), one_blas_thread(), in_turn():
         return _Fit(source, q, options).run()
-
-
-# The loss ------------------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnames=("arch",))
@@ -115,39 +101,14 @@ def _value_and_gradient(
     return jax.value_and_grad(loss)(theta)
 
 
-@dataclass(frozen=True, eq=False)
-class _Gradient:
-    """Loss and gradient of some rows, to be added up."""
-
-    value: float
-    slope: Array
-
-    def merge(self, other: _Gradient) -> _Gradient:
-        return _Gradient(self.value + other.value, self.slope + other.slope)
-
-
-@dataclass(frozen=True)
-class _Losses:
-    """Losses of the batches of a pass."""
-
-    total: float
-    batches: float  # as many as the rows would fill
-
-    def merge(self, other: _Losses) -> _Losses:
-        return _Losses(self.total + other.total, self.batches + other.batches)
-
-
-# The fit -------------------------------------------------------------------------------------
-
-
 class _Fit:
     """One fit: what stays the same from step to step."""
 
     def __init__(self, source: Source, q: int, options: AutoencoderOptions) -> None:
-        self.options = options
+        self.source, self.options = source, options
         self.standard = Standard.of(source, options.scale)
-        n = source.observed().rows
-        self.held_out = HeldOut.of(n, options.validation_fraction, options.seed)
+        self.n = source.observed().rows
+        self.held_out = HeldOut.of(self.n, options.validation_fraction, options.seed)
         self.blocks = TrainingBlocks.of(source, self.standard, self.held_out)
         self.arch = Architecture(
             source.n_features,
@@ -157,38 +118,41 @@ class _Fit:
             options.shortcut and len(options.hidden) > 0,
             sees_missing=options.denoising > 0.0 or self.standard.has_missing,
         )
-        self.source, self.n = source, n
-        self.n_train = n - self.held_out.count
-        self.batch = min(
-            options.batch_size or _auto_batch(self.n_train), max(self.n_train, AUTO_BATCH)
-        )
+        n_train = self.n_train = self.n - self.held_out.count
+        auto = 2 ** round(np.log2(max(n_train / 100.0, 1.0)))
+        batch = options.batch_size or int(np.clip(auto, AUTO_BATCH, LARGEST_BATCH))
+        self.batch = min(batch, max(n_train, AUTO_BATCH))
         require_network(self.arch, max(self.batch, CHUNK), polish=bool(options.polish))
-        self.monitor = Monitor.of(
-            monitored_rows(source, self.held_out), options.denoising, options.seed
+        rows = monitored_rows(source, self.held_out)
+        self.monitor = Monitor.of(rows, options.denoising, options.seed)
+        # Observed values to train on, each counting as often as its row.
+        (self.cells,) = self.blocks.reduce(
+            lambda block: Sums([float(np.sum(block.weight @ block.observed))])
         )
-        self.cells = self.blocks.reduce(ObservedWeight.of).total
 
     def run(self) -> AutoencoderFit:
-        start = self._start()
         options = self.options
         last, trace, done = iterate(
-            self._epoch, self._state(start), max_iter=options.max_iter, watch=options.watch
+            self._epoch, self._state(self._start()), max_iter=options.max_iter, watch=options.watch
         )
         state: dict[str, Any] = dict(last)
-        curve = state["curve"]
-        theta, diverged = state["best_theta"], self._diverged(state)
+        theta, curve = state["best_theta"], state["curve"]
+        # Whether the passes exploded, or ended above where they began and above knowing nothing:
+        # the means of the columns have a loss of 1.
+        risen = curve[-1] > RISEN * max(float(state["start_loss"]), 1.0)
+        diverged = bool(state["diverged"] or risen)
         converged = done and not diverged
         stopped = converged and self.held_out.count > 0
         if self._polishes:
             theta, steps, more, polished, worse = self._polish(theta, float(state["best_loss"]))
-            trace, curve = _joined(trace, steps), np.concatenate([curve, more])
+            trace, curve = trace.then(steps), np.concatenate([curve, more])
             converged, stopped = (polished or worse) and not diverged, stopped or worse
         network = self._finished(theta)
         return AutoencoderFit(
             network,
             trace,
             np.asarray(curve if self.held_out.count else np.empty(0)),
-            self.objective(network.theta, decay=0.0).value,
+            self.objective(network.theta, decay=0.0)[0],
             self.monitor.noise(network),
             self.held_out.count,
             int(state["epoch"]),
@@ -200,7 +164,7 @@ class _Fit:
     # Passes of Adam --------------------------------------------------------------------------
 
     def _state(self, theta: Array) -> State:
-        loss = self.monitored(theta)
+        loss = np.array(self.monitored(theta))
         return {
             "theta": theta,
             "first": np.zeros_like(theta),
@@ -208,8 +172,8 @@ class _Fit:
             "count": np.array(0),
             "epoch": np.array(0),
             "rate": np.array(self.options.learning_rate),
-            "start_loss": np.array(loss),
-            "best_loss": np.array(loss),
+            "start_loss": loss,
+            "best_loss": loss,
             "best_theta": theta,
             "since_best": np.array(0),
             "diverged": np.array(False),
@@ -220,42 +184,62 @@ class _Fit:
         """One pass over the rows, and what the monitored rows say of it."""
         options = self.options
         known: dict[str, Any] = dict(state)
-        epoch, rate = int(known["epoch"]), float(known["rate"])
+        rate, best = float(known["rate"]), float(known["best_loss"])
         adam = Adam(known["theta"], known["first"], known["second"], int(known["count"]))
-        taken = _Pass(self, adam, epoch, rate)
-        losses = self.blocks.reduce(taken)
-        loss = self.monitored(taken.adam.x)
-        best, start = float(known["best_loss"]), float(known["start_loss"])
-        exploded = not isfinite(loss) or loss > EXPLODED * max(start, 1.0)
+        adam, mean_loss = self._pass(adam, int(known["epoch"]), rate)
+        loss = self.monitored(adam.x)
+        exploded = not isfinite(loss) or loss > EXPLODED * max(float(known["start_loss"]), 1.0)
         better = not exploded and loss < best
         change = (best - loss) / best if best > 0.0 and isfinite(loss) else 0.0
         since = 0 if better and change > options.tol else int(known["since_best"]) + 1
         if since and since % max(1, options.patience // 3) == 0:
             rate *= 0.5
-        new: State = {
-            "theta": taken.adam.x,
-            "first": taken.adam.first,
-            "second": taken.adam.second,
-            "count": np.array(taken.adam.count),
-            "epoch": np.array(epoch + 1),
-            "rate": np.array(rate),
-            "start_loss": state["start_loss"],
-            "best_loss": np.array(loss if better else best),
-            "best_theta": taken.adam.x if better else state["best_theta"],
-            "since_best": np.array(since),
-            "diverged": np.array(exploded),
+        new = {
+            "theta": adam.x,
+            "first": adam.first,
+            "second": adam.second,
+            "count": adam.count,
+            "epoch": known["epoch"] + 1,
+            "rate": rate,
+            "since_best": since,
+            "diverged": exploded,
             "curve": np.append(known["curve"], loss),
         }
+        if better:
+            new |= {"best_loss": loss, "best_theta": adam.x}
         done = exploded or since >= options.patience or min(best, loss) <= options.tol**2
-        return Step(new, losses.total / losses.batches, change, done)
+        arrays = {name: np.asarray(value) for name, value in (known | new).items()}
+        return Step(arrays, mean_loss, change, done)
 
-    def _diverged(self, state: dict[str, Any]) -> bool:
-        """Whether the passes exploded, or ended above where they began and above knowing nothing.
+    def _pass(self, adam: Adam, epoch: int, rate: float) -> tuple[Adam, float]:
+        """Adam after all batches, and their mean loss, the last counting by its share.
 
-        The means of the columns have a loss of 1.
+        Stochastic gradients have to be taken one after the other: this function of a block
+        remembers, and asks of a source that it hands its blocks over in order.
         """
-        last, start = float(state["curve"][-1]), float(state["start_loss"])
-        return bool(state["diverged"]) or last > RISEN * max(start, 1.0)
+        options = self.options
+        # A batch stands for its share of all rows, the last one, which is smaller, for less.
+        cells = self.cells * self.batch / self.n_train
+
+        def of(block: StandardBlock) -> Sums:
+            nonlocal adam
+            rng = np.random.default_rng((options.seed, 3, epoch, block.start))
+            total = batches = 0.0
+            for at, weight in shuffled_batches(block, self.batch, (options.seed, 2, epoch)):
+                shown = observed = block.observed[at]
+                if options.denoising > 0.0:
+                    shown = observed * (rng.random(observed.shape) >= options.denoising)
+                value, slope = _value_and_gradient(
+                    adam.x, block.x[at], observed, shown, weight, cells, options.weight_decay,
+                    arch=self.arch,
+                )  # fmt: skip
+                adam = adam.step(np.asarray(slope), rate)
+                total += float(value)
+                batches += float(np.count_nonzero(weight)) / self.batch
+            return Sums([total, max(batches, 1e-300)])
+
+        total, batches = self.blocks.reduce(of)
+        return adam, total / batches
 
     def monitored(self, theta: Array) -> float:
         """The loss by the monitored rows, decay included: what the fit is to make small.
@@ -283,42 +267,40 @@ class _Fit:
         options = self.options
         if options.weight_decay == 0.0:  # codes of one size make the valley rounder
             theta = self._canonical(self.network(theta)).theta
-        if self.arch.hidden:
-            inputs, gradient, change = None, 1e-7, 1e-4 * options.tol
-        else:  # one valley, to be followed to its end
-            inputs, gradient, change = self.blocks.reduce(InputMoments.of).white(), STAYED, 0.0
-        watched = _Watched(self, theta, best, inputs)
+        watched = _Watched(self, theta, best)
+        linear = not self.arch.hidden  # one valley, to be followed to its end
         found = minimise(
             watched.objective,
             watched.inward(theta),
-            gradient=gradient,
-            change=change,
+            gradient=STAYED if linear else 1e-7,
+            change=0.0 if linear else 1e-4 * options.tol,
             max_iter=options.max_iter,
             watch=watched,
         )
         end = watched.best if self.held_out.count else watched.outward(found.x)
         return end, found.trace, np.array(watched.curve), found.converged, watched.stopped
 
-    def objective(self, theta: Array, decay: float | None = None) -> _Gradient:
+    def objective(self, theta: Array, decay: float | None = None) -> tuple[float, Array]:
         """Loss and gradient over all training rows: one pass."""
         decay = self.options.weight_decay if decay is None else decay
-        found = self.blocks.reduce(partial(self._of_block, theta))
-        slope = np.zeros_like(theta)
-        parts, into = self.arch.split(theta), self.arch.split(slope)
+        value, slope = self.blocks.reduce(partial(self._of_block, theta))
+        of_decay = np.zeros_like(theta)
+        parts, into = self.arch.split(theta), self.arch.split(of_decay)
         for W, G in zip(parts.matrices, into.matrices, strict=True):
             G[:] = decay * W
-        return found.merge(_Gradient(float(penalty(parts, decay)), slope))
+        return value + float(penalty(parts, decay)), slope + of_decay
 
-    def _of_block(self, theta: Array, block: StandardBlock) -> _Gradient:
-        total = _Gradient(0.0, np.zeros_like(theta))
-        step = min(CHUNK, padded_size(max(block.n_rows, self.batch), self.batch))
+    def _of_block(self, theta: Array, block: StandardBlock) -> Sums:
+        total, step = Sums([0.0, np.zeros_like(theta)]), self.batch
+        while step < min(CHUNK, block.n_rows):  # powers of two times a batch: few to compile for
+            step *= 2
+        step = min(CHUNK, step)
         for start in range(0, block.n_rows, step):
-            rows = slice(start, start + step)
-            x, observed, weight = filled_up(block, rows, step)
+            x, observed, weight = padded(block, slice(start, start + step), step)
             value, slope = _value_and_gradient(
                 theta, x, observed, observed, weight, self.cells, 0.0, arch=self.arch
             )
-            total = total.merge(_Gradient(float(value), np.asarray(slope)))
+            total = total.merge(Sums([float(value), np.asarray(slope)]))
         return total
 
     # Start and end ---------------------------------------------------------------------------
@@ -336,8 +318,15 @@ class _Fit:
 
     def _canonical(self, network: Network) -> Network:
         Z = network.encode(self.monitor.rows.values)
-        moments = self.blocks.reduce(partial(CodeMoments.of, network=network))
-        return network.canonical(moments.mean, moments.covariance, Z[:CODES])
+        parts = network.parts
+
+        def of(block: StandardBlock) -> Moments:
+            z = codes(block.x, block.observed, parts, self.arch)
+            return Moments.of(Block(z, block.weight, None, block.start))
+
+        moments = self.blocks.reduce(of)
+        covariance = moments.scatter / max(moments.sum_w, 1e-300)
+        return network.canonical(moments.mean, covariance, Z[:CODES])
 
     def _finished(self, theta: Array) -> Network:
         network = self.network(theta)
@@ -346,107 +335,72 @@ class _Fit:
         return self._canonical(network)
 
 
-class _Pass:
-    """What one pass over the blocks does to the weights.
+class _Watched:
+    """The objective of L-BFGS, and its steps as the monitored rows see them.
 
-    Stochastic gradients have to be taken one after the other: this function of a block remembers,
-    and asks of a source that it hands its blocks over in order.
+    The second moments of the inputs make the valley of a linear network narrow: L-BFGS sees x' =
+    x forth, of unit variances and no correlation, and W' = back W, which have the same outputs.
     """
 
-    def __init__(self, fit: _Fit, adam: Adam, epoch: int, rate: float) -> None:
-        self.fit, self.adam, self.epoch, self.rate = fit, adam, epoch, rate
-
-    def __call__(self, block: StandardBlock) -> _Losses:
-        fit, options = self.fit, self.fit.options
-        seed = (options.seed, 2, self.epoch)
-        rng = np.random.default_rng((options.seed, 3, self.epoch, block.start))
-        # A batch stands for its share of all rows, the last one, which is smaller, for less.
-        cells = fit.cells * fit.batch / fit.n_train
-        total = filled = 0.0
-        for at, weight in shuffled_batches(block, fit.batch, seed):
-            observed = block.observed[at]
-            shown = shown_cells(observed, options.denoising, rng)
-            value, slope = _value_and_gradient(
-                self.adam.x, block.x[at], observed, shown, weight, cells, options.weight_decay,
-                arch=fit.arch,
-            )  # fmt: skip
-            self.adam = self.adam.step(np.asarray(slope), self.rate)
-            total += float(value)
-            filled += float(np.count_nonzero(weight)) / fit.batch
-        return _Losses(total, max(filled, 1e-300))
-
-
-class _Watched:
-    """The objective of L-BFGS, and its steps as the monitored rows see them."""
-
-    def __init__(self, fit: _Fit, theta: Array, best: float, inputs: White | None) -> None:
-        self.fit, self.best, self.best_loss, self.inputs = fit, theta, best, inputs
+    def __init__(self, fit: _Fit, theta: Array, best: float) -> None:
+        self.fit, self.best, self.best_loss = fit, theta, best
         self.curve: list[float] = []
         self.since, self.stopped = 0, False
         self._tried: dict[float, Array] = {}
+        self._forth: Array | None = None  # (d, d)
+        self._back: Array | None = None  # its inverse
+        if not fit.arch.hidden:
+            (scatter,) = fit.blocks.reduce(
+                lambda block: Sums([block.x.T @ (block.x * block.weight[:, None])])
+            )
+            lam, V = np.linalg.eigh(scatter)
+            lam = lam / max(float(lam[-1]), 1e-300)
+            sd = np.sqrt(np.maximum(lam, LEAST_VARIANCE))
+            self._forth, self._back = V / sd, sd[:, None] * V.T
 
     def objective(self, at: Array) -> tuple[float, Array]:
         theta = self.outward(at)
-        found = self.fit.objective(theta)
-        self._tried[found.value] = theta
-        return found.value, self._mapped(found.slope, lambda white: white.forth.T)
+        value, slope = self.fit.objective(theta)
+        self._tried[value] = theta
+        return value, self._mapped(slope, None if self._forth is None else self._forth.T)
 
     def outward(self, at: Array) -> Array:
         """Weights, from those for white inputs."""
-        return self._mapped(at, lambda white: white.forth)
+        return self._mapped(at, self._forth)
 
     def inward(self, theta: Array) -> Array:
-        return self._mapped(theta, lambda white: white.back)
+        return self._mapped(theta, self._back)
 
-    def _mapped(self, theta: Array, which: Callable[[White], Array]) -> Array:
+    def _mapped(self, theta: Array, by: Array | None) -> Array:
         """The same with the weights of the data's inputs multiplied by a matrix."""
         theta = theta.copy()
-        if self.inputs is not None:
+        if by is not None:
             W = self.fit.arch.split(theta).encoder[0][0][: self.fit.arch.d]
-            W[:] = which(self.inputs) @ W
+            W[:] = by @ W
         return theta
 
     def __call__(self, progress: Progress) -> None:
-        if self.fit.options.watch is not None:
-            self.fit.options.watch(progress)
+        options, tried = self.fit.options, self._tried
+        if options.watch is not None:
+            options.watch(progress)
+        self._tried = {}
         if not self.fit.held_out.count:
-            self._tried.clear()
             return
-        theta = self._tried[progress.objective]  # the one of those tried that was accepted
-        self._tried.clear()
+        theta = tried[progress.objective]  # the one of those tried that was accepted
         loss = self.fit.monitored(theta)
         self.curve.append(loss)
+        clearly = loss < self.best_loss * (1.0 - options.tol)
+        self.since = 0 if clearly else self.since + 1
         if loss < self.best_loss:
-            clearly = loss < self.best_loss * (1.0 - self.fit.options.tol)
             self.best, self.best_loss = theta, loss
-            self.since = 0 if clearly else self.since + 1
-        else:
-            self.since += 1
-        if self.since >= max(1, self.fit.options.patience // 4):
+        if self.since >= max(1, options.patience // 4):
             self.stopped = True
             raise StopIteration
 
 
-def _auto_batch(n: int) -> int:
-    return int(np.clip(2 ** round(np.log2(max(n / 100.0, 1.0))), AUTO_BATCH, LARGEST_BATCH))
-
-
-def _joined(a: Trace, b: Trace) -> Trace:
-    last = a.seconds[-1] if len(a) else 0.0
-    return replace(
-        a,
-        objective=np.concatenate([a.objective, b.objective]),
-        change=np.concatenate([a.change, b.change]),
-        seconds=np.concatenate([a.seconds, last + b.seconds]),
-    )
-
-
-# Adam ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Adam:
-    """Parameters and what Adam remembers of their gradients."""
+    """Parameters and what Adam (Kingma and Ba 2015) remembers of their gradients."""
 
     x: Array
     first: Array  # m, of x's shape

@@ -40,12 +40,6 @@ def noise_of(logs: Logs) -> jax.Array:
     return FLOOR + jnp.exp(logs["noise"])
 
 
-def inducing_covariance(form: Form, logs: Logs, U: jax.Array) -> jax.Array:
-    """Kmm with the jitter that keeps it positive: (M, M)."""
-    K = matrix(form, logs, U, U)
-    return K + JITTER * jnp.trace(K) / U.shape[0] * jnp.eye(U.shape[0])
-
-
 def bound(
     form: Form, logs: Logs, mu: jax.Array, s: jax.Array, U: jax.Array, table: Table
 ) -> jax.Array:
@@ -54,7 +48,8 @@ def bound(
     psi = sums(form, logs, mu, s, U, table.groups)
     products = psi.psi1.T @ table.Y  # (M, c + 1)
     V = jnp.moveaxis(products[:, table.members], 0, 1)  # (P, M, k)
-    Kmm = inducing_covariance(form, logs, U)
+    Kmm, M = matrix(form, logs, U, U), U.shape[0]
+    Kmm += JITTER * jnp.trace(Kmm) / M * jnp.eye(M)  # which keeps it positive
     observed = jnp.sum(table.groups, axis=1)
     of_groups = -observed * jnp.log(2.0 * jnp.pi / beta) - beta * psi.psi0
     squares = jnp.sum(table.Y * table.Y)

@@ -19,14 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.fitting.autodiff import double_precision
 from eigengap.fitting.autodiff.bayesian_bound import divergence
-from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, logs_of
 from eigengap.fitting.autodiff.psi_statistics import (
     PairTerm,
@@ -36,6 +37,7 @@ from eigengap.fitting.autodiff.psi_statistics import (
     pair_terms,
     weighted_smooth_products,
 )
+from eigengap.fitting.gp.latent_points import Descent
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses
 
@@ -46,8 +48,7 @@ STEP = 1e-6  # size of a step at which a row is done
 ROUNDING = 1e-10  # relative to a bound's size
 
 
-@dataclass(frozen=True, eq=False)
-class UncertainLatents:
+class UncertainLatents(NamedTuple):
     """q(z) of each row and its bound on ln p(x)."""
 
     mu: Array  # (n, q)
@@ -60,12 +61,13 @@ def most_probable(model: GaussianProcesses, Y: Array, mu: Array, s: Array) -> Un
     n, k, q = mu.shape
     theta = np.concatenate([mu, np.log(s)], axis=2).reshape(n * k, 2 * q)
     with double_precision():
-        climb = _Climb.begun(_Rows.of(model, np.repeat(Y, k, axis=0)), theta)
+        rows = _Rows.of(model, np.repeat(Y, k, axis=0))
+        climb = Descent(rows.look, _newton_step, theta, STEP, ROUNDING)
         climb.steps(FIRST_STEPS if k > 1 else MOST_STEPS)
         best = np.arange(n) * k + np.argmin(climb.value.reshape(n, k), axis=1)
         climb.going[np.setdiff1d(np.arange(n * k), best)] = False
         climb.steps(MOST_STEPS)
-    found = climb.theta[best]
+    found = climb.x[best]
     return UncertainLatents(found[:, :q], np.exp(found[:, q:]), -climb.value[best])
 
 
@@ -77,43 +79,48 @@ class _Rows:
     pull: Array  # (n, M) sum over observed j of x_j w_j
     squares: Array  # (n,) sum over observed j of x_j^2
     count: Array  # (n,) observed values
-    missing: NDArray[np.bool_]  # (r, d) distinct patterns of observed values
+    observed: NDArray[np.bool_]  # (r, d) distinct patterns of observed values
     pattern: NDArray[np.intp]  # (n,) index into these
 
     @classmethod
     def of(cls, model: GaussianProcesses, Y: Array) -> _Rows:
         observed = ~np.isnan(Y)
         x = np.where(observed, Y, 0.0)
-        missing, pattern = np.unique(observed, axis=0, return_inverse=True)
+        patterns, pattern = np.unique(observed, axis=0, return_inverse=True)
         count = np.sum(observed, axis=1).astype(np.float64)
         pull, squares = x @ model.weights.T, np.sum(x * x, axis=1)
-        return cls(model, pull, squares, count, missing, pattern.reshape(-1))
-
-    def chunk(self, at: NDArray[np.intp]) -> _Chunk:
-        """Some rows, filled up to one of the sizes."""
-        size = next(size for size in SIZES if size >= len(at))
-        filled = np.concatenate([at, np.full(size - len(at), at[0])])
-        kinds, pattern = np.unique(self.pattern[filled], return_inverse=True)
-        products = np.array([self._products(self.missing[kind]) for kind in kinds])
-        empty = np.zeros((size - len(kinds), *products.shape[1:]))
-        return _Chunk(
-            self.model,
-            self.pull[filled],
-            self.squares[filled],
-            self.count[filled],
-            jnp.asarray(np.concatenate([products, empty])),
-            pattern.reshape(-1),
-        )
+        return cls(model, pull, squares, count, patterns, pattern.reshape(-1))
 
     def look(self, at: NDArray[np.intp], theta: Array) -> tuple[Array, Array, Array]:
         """Value (c,), slope (c, 2 q) and Hessian (c, 2 q, 2 q) of the negative bounds of rows."""
-        largest = SIZES[-1]
-        parts = [
-            self.chunk(at[first : first + largest]).look(theta[first : first + largest])
-            for first in range(0, len(at), largest)
-        ]
+        chunks = [slice(k, k + SIZES[-1]) for k in range(0, len(at), SIZES[-1])]
+        parts = [self._look(at[chunk], theta[chunk]) for chunk in chunks]
         value, slope, bend = (np.concatenate(part) for part in zip(*parts, strict=True))
         return value, slope, bend
+
+    def _look(self, at: NDArray[np.intp], theta: Array) -> list[Array]:
+        """The same of at most the largest of SIZES, padded to one of them by the first row."""
+        model, c = self.model, len(at)
+        size = next(size for size in SIZES if size >= c)
+        padded = np.concatenate([np.arange(c), np.zeros(size - c, dtype=np.intp)])
+        rows = at[padded]
+        kinds, pattern = np.unique(self.pattern[rows], return_inverse=True)
+        products = np.zeros((size, *model.reductions.shape[1:]))
+        for k, kind in enumerate(kinds):
+            products[k] = self._products(self.observed[kind])
+        found = _look(
+            Form.of(model.kernel),
+            logs_of(model.kernel, model.q),
+            model.noise_variance,
+            model.support,
+            products,
+            theta[padded],
+            self.pull[rows],
+            self.squares[rows],
+            self.count[rows],
+            pattern.reshape(-1),
+        )
+        return [np.asarray(part)[:c] for part in found]
 
     def _products(self, observed: NDArray[np.bool_]) -> Array:
         """sum over observed j of w_j w_j' - B_j: (M, M)."""
@@ -121,36 +128,6 @@ class _Rows:
         w = model.weights[:, observed]
         counts = np.bincount(model.pattern[observed], minlength=len(model.reductions))
         return np.asarray(w @ w.T - np.tensordot(counts.astype(np.float64), model.reductions, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Chunk:
-    """Rows that are worked on together; `products` are those of their missing patterns."""
-
-    model: GaussianProcesses
-    pull: Array  # (c, M)
-    squares: Array  # (c,)
-    count: Array  # (c,)
-    products: jax.Array  # (c, M, M)
-    pattern: NDArray[np.intp]  # (c,) index into these
-
-    def look(self, theta: Array) -> tuple[Array, Array, Array]:
-        """The same of theta (m, 2 q), which may be of fewer rows than the size."""
-        model, m = self.model, len(theta)
-        theta = np.concatenate([theta, np.repeat(theta[:1], len(self.count) - m, axis=0)])
-        value, slope, bend = _look(
-            Form.of(model.kernel),
-            logs_of(model.kernel, model.q),
-            model.noise_variance,
-            model.support,
-            self.products,
-            theta,
-            self.pull,
-            self.squares,
-            self.count,
-            self.pattern,
-        )
-        return np.array(value)[:m], np.array(slope)[:m], np.array(bend)[:m]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -227,47 +204,11 @@ def _of_term(
     return jnp.sum(E, axis=1), slope, bend
 
 
-@dataclass(eq=False)
-class _Climb:
-    """Newton steps of many rows, each at its own pace."""
-
-    rows: _Rows
-    theta: Array  # (n, 2 q) mu, ln s
-    value: Array  # (n,) negative bounds
-    slope: Array  # (n, 2 q)
-    bend: Array  # (n, 2 q, 2 q)
-    damping: Array  # (n,)
-    going: NDArray[np.bool_]  # (n,)
-
-    @classmethod
-    def begun(cls, rows: _Rows, theta: Array) -> _Climb:
-        n = len(theta)
-        value, slope, bend = rows.look(np.arange(n), theta)
-        damping, going = np.full(n, 1e-3), np.ones(n, dtype=bool)
-        return cls(rows, theta, value, slope, bend, damping, going)
-
-    def steps(self, most: int) -> None:
-        """Up to so many steps of the rows that still go."""
-        for _ in range(most):
-            at = np.flatnonzero(self.going)
-            if len(at) == 0:
-                return
-            step = self._step(at)
-            value, slope, bend = self.rows.look(at, self.theta[at] - step)
-            lower = value <= self.value[at] + ROUNDING * (1.0 + np.abs(self.value[at]))
-            went = at[lower]
-            self.theta[went] -= step[lower]
-            self.value[went], self.slope[went] = value[lower], slope[lower]
-            self.bend[went] = bend[lower]
-            self.damping[at] *= np.where(lower, 0.2, 5.0)
-            done = np.max(np.abs(step), axis=1) <= STEP
-            self.going[at[done | (self.damping[at] > 1e8)]] = False
-
-    def _step(self, at: NDArray[np.intp]) -> Array:
-        """Damped Newton steps (c, 2 q) that lead downhill."""
-        lam, V = np.linalg.eigh(self.bend[at])
-        size = np.abs(lam)
-        size += self.damping[at, None] * np.max(size, axis=1, initial=1e-12)[:, None]
-        turned = np.einsum("nki,nk->ni", V, self.slope[at])
-        step = np.einsum("nki,ni->nk", V, turned / size)
-        return np.asarray(np.clip(step, -2.0, 2.0))  # ln s by more is no longer near
+def _newton_step(slope: Array, bend: Array, damping: Array) -> Array:
+    """Damped Newton steps (c, 2 q) that lead downhill."""
+    lam, V = np.linalg.eigh(bend)
+    size = np.abs(lam)
+    size += damping[:, None] * np.max(size, axis=1, initial=1e-12)[:, None]
+    turned = np.einsum("nki,nk->ni", V, slope)
+    step = np.einsum("nki,ni->nk", V, turned / size)
+    return np.asarray(np.clip(step, -2.0, 2.0))  # ln s by more is no longer near

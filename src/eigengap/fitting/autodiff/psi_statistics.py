@@ -113,7 +113,7 @@ def pair_terms(form: Form, logs: Logs, U: jax.Array, W: jax.Array) -> list[PairT
     terms = []
     for i in range(len(form.stationary)):
         for j in range(i + 1):
-            first, second = _half_of_pairs(U.shape[0]) if i == j else _all_pairs(U.shape[0])
+            first, second, _ = _pairs(U.shape[0], i == j)
             twice = np.where((first == second) & (i == j), 1.0, 2.0)
             pairs = _of_pairs(logs, i, j, U[first], U[second])
             terms.append(PairTerm(i, j, pairs, W[:, first, second] * twice))
@@ -161,28 +161,17 @@ def _pair_sums(
     logs: Logs, i: int, j: int, mu: jax.Array, s: jax.Array, U: jax.Array, groups: jax.Array
 ) -> jax.Array:
     """Sums over each group of E k_i(z_n, u_m) k_j(z_n, u_m'): (P, M, M); half of them if i = j."""
-    M = U.shape[0]
-    first, second = _half_of_pairs(M) if i == j else _all_pairs(M)
+    first, second, at = _pairs(U.shape[0], i == j)
     rows, pairs = _of_rows(logs, i, j, mu, s), _of_pairs(logs, i, j, U[first], U[second])
-    summed = summed_exponentials(rows, pairs, groups)
-    return summed[:, _unpacked(M) if i == j else np.arange(M * M).reshape(M, M)]
+    return summed_exponentials(rows, pairs, groups)[:, at]
 
 
-def _half_of_pairs(M: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.tril_indices(M)
-
-
-def _all_pairs(M: int) -> tuple[np.ndarray, np.ndarray]:
-    m, k = np.indices((M, M))
-    return m.ravel(), k.ravel()
-
-
-def _unpacked(M: int) -> np.ndarray:
-    """(M, M) where in the half each pair is."""
-    first, second = _half_of_pairs(M)
+def _pairs(M: int, half: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First and second of M points in each pair, and where each pair is (M, M); all, or half."""
+    first, second = np.tril_indices(M) if half else np.indices((M, M)).reshape(2, -1)
     at = np.empty((M, M), dtype=np.intp)
-    at[first, second] = at[second, first] = np.arange(len(first))
-    return at
+    at[second, first] = at[first, second] = np.arange(len(first))
+    return first, second, at
 
 
 @jax.custom_vjp
@@ -222,14 +211,14 @@ summed_exponentials.defvjp(_forward, _backward)
 
 
 def _chunks(rows: jax.Array, pairs: jax.Array, groups: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rows (k, size, r) and their groups (k, size, P), filled up by rows that are in no group."""
+    """Rows (k, size, r) and their groups (k, size, P), padded by rows that are in no group."""
     n, size = rows.shape[0], max(1, min(rows.shape[0], CHUNK // pairs.shape[1]))
     count = -(-n // size)
     size = -(-n // count)
-    fill = count * size - n
+    lacking = count * size - n
     return (
-        jnp.pad(rows, ((0, fill), (0, 0))).reshape(count, size, -1),
-        jnp.pad(groups.T, ((0, fill), (0, 0))).reshape(count, size, -1),
+        jnp.pad(rows, ((0, lacking), (0, 0))).reshape(count, size, -1),
+        jnp.pad(groups.T, ((0, lacking), (0, 0))).reshape(count, size, -1),
     )
 
 

@@ -16,6 +16,7 @@ from eigengap.sources.base import Source
 
 AUTO_RATE = 5e-3
 COPIES = 14  # of the weights: best ones, gradient, Adam's two moments, and what a step makes anew
+OF_POLISH = 2 * MEMORY + COPIES  # the same of L-BFGS: pairs, and SciPy's work space
 ACTIVATIONS = 4  # arrays of a layer's width that the gradient of some rows keeps
 ROWS = 2000  # that principal axes come from: a start need not be exact
 RECTIFIERS = ("relu", "gelu", "elu", "softplus")  # which let about half of their input through
@@ -51,7 +52,9 @@ class AutoencoderFit:
     trace: Trace  # objective: training loss of each pass, then of each step of L-BFGS
     validation: Array  # (k,) loss of the rows held out after each of those; empty without
     loss: float  # of the training rows, at the end
-    noise: Array  # (d,) standard deviation of cells that the network did not see, in data units
+    noise: (
+        Array  # (d,) standard deviation of cells that were hidden from the network, in data units
+    )
     n_held_out: int
     epochs: int
     converged: bool
@@ -65,7 +68,7 @@ class AutoencoderFit:
 def require_network(arch: Architecture, rows: int, polish: bool) -> None:
     """Refuse weights, and layers of so many rows, that memory does not hold."""
     widths = 2.0 * sum(arch.hidden) + 2.0 * arch.inputs + arch.d + arch.q
-    weights = 8.0 * arch.size * (COPIES + (_of_polish() if polish else 0))
+    weights = 8.0 * arch.size * (COPIES + (OF_POLISH if polish else 0))
     require_memory(
         weights + 8.0 * ACTIVATIONS * rows * widths,
         f"a network of {arch.size} weights (hidden={arch.hidden}, {arch.d} columns)",
@@ -75,11 +78,7 @@ def require_network(arch: Architecture, rows: int, polish: bool) -> None:
 
 def polish_fits(arch: Architecture) -> bool:
     """Whether memory holds the steps and gradients that L-BFGS remembers."""
-    return 8.0 * arch.size * (COPIES + _of_polish()) <= SHARE * free_memory()
-
-
-def _of_polish() -> int:
-    return 2 * MEMORY + COPIES  # pairs, and SciPy's work space
+    return 8.0 * arch.size * (COPIES + OF_POLISH) <= SHARE * free_memory()
 
 
 # Start -----------------------------------------------------------------------------------------
@@ -104,7 +103,7 @@ def principal_axes(
 ) -> tuple[Array, Array]:
     """Leading axes (d, r) of some standardised rows, r <= q, and standard deviations (r,) along.
 
-    A gap counts as the mean of its column, which shortens the deviations a little.
+    A missing value counts as the mean of its column, which shortens the deviations a little.
     """
     n = source.observed().rows
     rows = source.sample(min(n, max(ROWS, 5 * q)), rng)

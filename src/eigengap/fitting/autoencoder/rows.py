@@ -1,7 +1,8 @@
-"""The units that a network sees its columns in, whatever those of the table: 1e-200 or 1e200.
+"""Rows that a network is trained on, in its units, and rows that say how well it does.
 
-Sums of squares leave the range of floating point long before the numbers themselves do. Where they
-do, columns are shifted and divided by a power of two near their range first, which rounds nothing.
+Units first, whatever those of the table: 1e-200 or 1e200. Sums of squares leave the range of
+floating point long before the numbers themselves do. Where they do, columns are shifted and divided
+by a power of two near their range first, which rounds nothing.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import SMALLEST_VARIANCE
 from eigengap.linalg import Array
+from eigengap.models.network.autoencoder import Network
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
 from eigengap.sources.wording import column
-from eigengap.statistics.moments import ColumnMoments, ColumnRange
+from eigengap.statistics.moments import SMALLEST_VARIANCE, ColumnMoments, ColumnRange
 from eigengap.wording import words
 
 NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits
@@ -27,6 +29,8 @@ KEPT = 0.4  # share of free memory that standardised rows may take
 MOST_MONITORED = 10_000  # rows that are looked at after every pass
 FEWEST_HELD_OUT = 5  # rows; fewer say too little
 FEWEST_TRAINED = 15  # rows that must remain
+HIDDEN_SHARE = (0.1, 0.5)  # least and most of the cells that are hidden to measure the noise
+PRIOR_ROWS = 2.0  # that the mean over all columns counts for, in addition to the rows of each
 _ROWS, _CELLS = 0x5EED, 0xCE11  # which choice a seed is used for
 
 
@@ -50,7 +54,9 @@ class Standard:
             extent = source.reduce(ColumnRange.of)
             if np.any(extent.high[doubtful] > extent.low[doubtful]):
                 mean, sd = _by_range(source, extent)
-        unit = sd if scale else np.full(len(sd), _root_mean_square(sd))
+        unit, largest = sd, float(np.max(sd))
+        if not scale and largest > 0.0:  # the root mean square, of squares that do not overflow
+            unit = np.full(len(sd), largest * float(np.sqrt(np.mean((sd / largest) ** 2))))
         observed = source.observed()
         missing = bool(np.any(observed.per_column < observed.rows))
         return cls(mean, np.where(unit > 0.0, unit, 1.0), sd > 0.0, missing)
@@ -58,23 +64,9 @@ class Standard:
 
 def _by_range(source: Source, extent: ColumnRange) -> tuple[Array, Array]:
     """Means and standard deviations (d,) of columns brought to a range of about 1."""
-    _refuse_range(source, extent)
-    span = np.where(extent.high > extent.low, extent.high - extent.low, 1.0)
-    step = np.exp2(np.floor(np.log2(span)))
-
-    def of(block: Block) -> ColumnMoments:
-        values = (np.asarray(block.values, dtype=np.float64) - extent.low) / step
-        return ColumnMoments.of(replace(block, values=values))
-
-    moments = source.reduce(of)
-    return extent.low + step * moments.mean, step * np.sqrt(moments.variance)
-
-
-def _refuse_range(source: Source, extent: ColumnRange) -> None:
-    """Refuse columns whose differences overflow, or have lost digits to underflow."""
     half = extent.high / 2.0 - extent.low / 2.0
     bad = np.flatnonzero((half > WIDEST / 2.0) | ((half > 0.0) & (half < NARROWEST / 2.0)))
-    if len(bad):
+    if len(bad):  # differences overflow, or have lost digits to underflow
         j = int(bad[0])
         large = half[j] > 1.0
         raise ValueError(
@@ -85,11 +77,15 @@ def _refuse_range(source: Source, extent: ColumnRange) -> None:
                 f"{'divide' if large else 'multiply'} them by 1e200 first",
             )
         )
+    span = np.where(extent.high > extent.low, extent.high - extent.low, 1.0)
+    step = np.exp2(np.floor(np.log2(span)))
 
+    def of(block: Block) -> ColumnMoments:
+        values = (np.asarray(block.values, dtype=np.float64) - extent.low) / step
+        return ColumnMoments.of(replace(block, values=values))
 
-def _root_mean_square(sd: Array) -> float:
-    largest = float(np.max(sd))
-    return largest * float(np.sqrt(np.mean((sd / largest) ** 2))) if largest > 0.0 else 0.0
+    moments = source.reduce(of)
+    return extent.low + step * moments.mean, step * np.sqrt(moments.variance)
 
 
 # Rows ------------------------------------------------------------------------------------------
@@ -123,39 +119,13 @@ class HeldOut:
         count = min(max(round(share * n), FEWEST_HELD_OUT), MOST_MONITORED)
         if share == 0.0 or n - count < FEWEST_TRAINED:
             return cls(0.0, seed, 0)
-        numbers = _numbers(np.arange(n), seed)
+        numbers = cell_uniforms(np.arange(n), 1, seed + _ROWS)[:, 0]
         return cls(float(np.partition(numbers, count)[count]), seed, count)
 
     def among(self, block: Block) -> NDArray[np.bool_]:
         """(c,) whether each row of a block is held out."""
-        return _numbers(np.arange(block.start, block.start + block.n_rows), self.seed) < self.bar
-
-
-@dataclass(frozen=True, eq=False)
-class Monitored:
-    """Rows that are looked at after every pass: those held out, or some of the others."""
-
-    values: Array  # (m, d) in data units, NaN where missing
-    weight: Array  # (m,)
-
-    @classmethod
-    def of(cls, block: Block, held_out: HeldOut, bar: float) -> Monitored:
-        numbers = _numbers(np.arange(block.start, block.start + block.n_rows), held_out.seed)
-        picked = np.flatnonzero(numbers < bar)
-        return cls(np.asarray(block.values[picked], dtype=np.float64), _weight(block)[picked])
-
-    def merge(self, other: Monitored) -> Monitored:
-        return Monitored(
-            np.concatenate([self.values, other.values]),
-            np.concatenate([self.weight, other.weight]),
-        )
-
-
-def monitored_rows(source: Source, held_out: HeldOut) -> Monitored:
-    """The rows held out; where there are none, all rows or some ten thousand: one pass."""
-    n = source.observed().rows
-    bar = held_out.bar if held_out.count else min(1.0, MOST_MONITORED / n)
-    return source.reduce(partial(Monitored.of, held_out=held_out, bar=bar))
+        rows = np.arange(block.start, block.start + block.n_rows)
+        return np.asarray(cell_uniforms(rows, 1, self.seed + _ROWS)[:, 0] < self.bar)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +161,7 @@ def shuffled_batches(
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Positions (size,) of the rows of each batch, in random order, and their weights (size,).
 
-    The last batch is filled up with rows of weight 0, so that all have one shape.
+    The last batch is padded with rows of weight 0, so that all have one shape.
     """
     rng = np.random.default_rng((*seed, block.start))
     order = rng.permutation(block.n_rows)
@@ -202,15 +172,7 @@ def shuffled_batches(
         yield np.concatenate([at, np.zeros(lacking, dtype=at.dtype)]), weight
 
 
-def padded_size(count: int, unit: int) -> int:
-    """The least power of two times `unit` that holds so many rows: few shapes to compile for."""
-    size = unit
-    while size < count:
-        size *= 2
-    return size
-
-
-def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
+def padded(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
     """Some rows and as many of weight 0 as make `size`."""
     x, observed, weight = block.x[rows], block.observed[rows], block.weight[rows]
     lacking = size - len(x)
@@ -218,21 +180,6 @@ def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Arra
         return x, observed, weight
     wide = ((0, lacking), (0, 0))
     return np.pad(x, wide), np.pad(observed, wide), np.pad(weight, (0, lacking))
-
-
-def shown_cells(observed: Array, share: float, rng: np.random.Generator) -> Array:
-    """The observed values (c, d) without about that share of them: 1 where the network may look."""
-    return observed if share == 0.0 else observed * (rng.random(observed.shape) >= share)
-
-
-def hidden_for_good(values: Array, share: float, seed: int) -> NDArray[np.bool_]:
-    """Observed values (m, d) to hide from monitored rows, the same whenever they are looked at."""
-    return ~np.isnan(values) & (hiding_numbers(values, seed) < share)
-
-
-def hiding_numbers(values: Array, seed: int) -> Array:
-    """Numbers (m, d) in [0, 1) that choose cells to hide."""
-    return np.asarray(cell_uniforms(np.arange(len(values)), values.shape[1], seed + _CELLS))
 
 
 def _standardised(block: Block, standard: Standard, held_out: HeldOut) -> StandardBlock:
@@ -243,10 +190,103 @@ def _standardised(block: Block, standard: Standard, held_out: HeldOut) -> Standa
     return StandardBlock(x, observed.astype(np.float64), _weight(block)[train], block.start)
 
 
-def _numbers(rows: NDArray[np.intp], seed: int) -> Array:
-    """Numbers in [0, 1), one a row, of the row's position and the seed."""
-    return np.asarray(cell_uniforms(rows, 1, seed + _ROWS)[:, 0])
-
-
 def _weight(block: Block) -> Array:
     return np.ones(block.n_rows) if block.weight is None else block.weight
+
+
+class Sums(list[Any]):
+    """Numbers and arrays that add up over rows."""
+
+    def merge(self, other: Sums) -> Sums:
+        return Sums(a + b for a, b in zip(self, other, strict=True))
+
+
+# Monitored rows --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Monitored:
+    """Rows that are looked at after every pass: those held out, or some of the others."""
+
+    values: Array  # (m, d) in data units, NaN where missing
+    weight: Array  # (m,)
+
+    @classmethod
+    def of(cls, block: Block, which: HeldOut) -> Monitored:
+        picked = which.among(block)
+        return cls(np.asarray(block.values[picked], dtype=np.float64), _weight(block)[picked])
+
+    def merge(self, other: Monitored) -> Monitored:
+        return Monitored(
+            np.concatenate([self.values, other.values]),
+            np.concatenate([self.weight, other.weight]),
+        )
+
+
+def monitored_rows(source: Source, held_out: HeldOut) -> Monitored:
+    """The rows held out; where there are none, all rows or some ten thousand: one pass."""
+    if not held_out.count:
+        held_out = replace(held_out, bar=min(1.0, MOST_MONITORED / source.observed().rows))
+    return source.reduce(partial(Monitored.of, which=held_out))
+
+
+@dataclass(frozen=True, eq=False)
+class Monitor:
+    """What monitored rows say of a network, by NumPy alone, from the cells that are shown to it.
+
+    Where training hides cells, some are hidden here too, always the same ones, so that losses can
+    be compared from pass to pass.
+    """
+
+    rows: Monitored
+    given: Array  # (m, d) in data units, NaN where missing or hidden
+    seed: int
+
+    @classmethod
+    def of(cls, rows: Monitored, share: float, seed: int) -> Monitor:
+        hidden = _hiding_numbers(rows.values, seed) < share
+        return cls(rows, np.where(hidden, np.nan, rows.values), seed)
+
+    def loss(self, network: Network) -> float:
+        """Mean squared error of the observed values, in standardised units."""
+        values = self.rows.values
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = (network.reconstruct(self.given) - values) / network.unit
+            observed = self.rows.weight[:, None] * ~np.isnan(values)
+            total = float(np.sum(np.where(observed > 0.0, observed * apart**2, 0.0)))
+        return total / max(float(np.sum(observed)), 1e-300)
+
+    def noise(self, network: Network) -> Array:
+        """(d,) standard deviation of cells hidden from the network, in data units.
+
+        Every observed value is hidden once, with as many others as are missing anyway, within
+        bounds. With s^2 the mean squared error of a column over m rows, and p its expectation if
+        the share of the variance that is missed were the same in all columns, a new cell's error
+        has the variance (m s^2 + 2 p) / m: that of its Student distribution where two rows more of
+        the size p stand for what is known beforehand. For many rows it is s^2.
+        """
+        values, weight = self.rows.values, self.rows.weight
+        x, observed = network.standardised(values)
+        total = np.zeros(network.d)
+        for hidden in self._folds():
+            again, _ = network.standardised(network.reconstruct(np.where(hidden, np.nan, values)))
+            total += weight @ np.where(hidden, again - x, 0.0) ** 2
+        count, spread = weight @ observed, weight @ x**2
+        missed = float(np.sum(total)) / max(float(np.sum(spread)), 1e-300)
+        some = np.maximum(count, 1.0)  # of a column that these rows do not show, 2 p stands alone
+        own = np.where(count > 0.0, spread / some, 1.0)
+        return np.asarray(np.sqrt((total + PRIOR_ROWS * missed * own) / some) * network.unit)
+
+    def _folds(self) -> Iterator[NDArray[np.bool_]]:
+        """Cells (m, d) to hide together; each observed value in one of them."""
+        values = self.rows.values
+        share = float(np.clip(np.mean(np.isnan(values)), *HIDDEN_SHARE))
+        folds = round(1.0 / share)
+        numbers = _hiding_numbers(values, self.seed + 1)
+        for k in range(folds):
+            yield ~np.isnan(values) & (np.floor(numbers * folds) == k)
+
+
+def _hiding_numbers(values: Array, seed: int) -> Array:
+    """Numbers (m, d) in [0, 1) that choose cells to hide."""
+    return np.asarray(cell_uniforms(np.arange(len(values)), values.shape[1], seed + _CELLS))

@@ -111,19 +111,13 @@ def signed_eigenpairs(G: Array, k: int | None, floor: float = 0.0) -> tuple[Sign
         found = leading_eigenpairs(G, None)
         return SignedSpectrum.of_all(found.lam, floor), found.V[:, :k]
     found = leading_eigenpairs(G, k, ANGLE)
-    return _whole(G, found, floor), found.V
-
-
-def _whole(G: Array, found: Eigenpairs, floor: float) -> SignedSpectrum:
-    """The spectrum of G, of which the leading pairs have been found."""
-    n = len(G)
     if n > EXACT:
-        return _estimated(G, found, floor)
+        return _estimated(G, found, floor), found.V
     rank = _rank_if_positive(G, floor)
     if rank is None:
-        return SignedSpectrum.of_all(np.asarray(np.linalg.eigvalsh(G), dtype=np.float64), floor)
+        return SignedSpectrum.of_all(np.linalg.eigvalsh(G).astype(np.float64), floor), found.V
     rounding = max(n * EPS * float(found.lam[0]), floor)
-    return SignedSpectrum(found.lam, float(G.trace()), 0.0, 0.0, rounding, rank)
+    return SignedSpectrum(found.lam, float(G.trace()), 0.0, 0.0, rounding, rank), found.V
 
 
 def _rank_if_positive(G: Array, floor: float) -> int | None:

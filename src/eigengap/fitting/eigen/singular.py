@@ -2,7 +2,7 @@
 
 X = U diag(s) V' (Golub and Van Loan 2013). Three routes: LAPACK's decomposition of X;
 eigenvectors of the smaller of X'X and XX', turned into triplets by a QR of X V (Rayleigh-Ritz), for
-a few triplets of a tall or wide matrix; Golub-Kahan-Lanczos (`bidiagonal`) where both sides are
+a few triplets of a tall or wide matrix; Golub-Kahan-Lanczos (`krylov`) where both sides are
 large or X is sparse. Whatever the route, the residuals
 
     r = sqrt((||X v - s u||^2 + ||X'u - s v||^2) / 2)
@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from eigengap.fitting.eigen.bidiagonal import top_triplets
-from eigengap.fitting.eigen.range import refuse_overflow
+from eigengap.fitting.eigen.krylov import top_triplets
 from eigengap.fitting.gaussian.pca import NotCertified
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE, plan
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Rows
+from eigengap.statistics.moments import refuse_overflow
 
 TOLERANCE = 1e-10  # residual, relative to s_1, up to which a triplet is taken
 DIGITS = 1e-4  # of a singular value itself, which a route that squares X must keep

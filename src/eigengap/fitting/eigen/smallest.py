@@ -23,20 +23,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.linalg
 
-from eigengap.fitting.eigen.krylov import shortfall
+from eigengap.fitting.eigen.krylov import tall_qr, top_eigenpairs
 from eigengap.linalg import Array
 
 ANGLE = 1e-9  # sine of the angle between an eigenvector and the exact one
-ORTHOGONAL = 1e-13  # product of two columns of a basis that counts as 0
 FLOOR = 2e-14  # residual, relative to the largest eigenvalue, that rounding leaves
 KNOWN = 1e-3  # residual, relative to an eigenvalue, up to which that exceeds rounding
 SMOOTH = 1e-5  # the same, up to which a certificate of the inverse is believed
 ENOUGH = 1e-8  # residual of linear equations, relative to their right side
 ROUNDS = 6  # of Lanczos on the inverse, each without what was found before
 SPREAD = 5.0  # log of how much of 0 the polynomial lets pass, for 1 of the unwanted part
-EARLIEST = 3  # pass after which its Ritz values are looked at
+EARLIEST = 3  # polynomials that the budget has to last for, at least
 PASSES = 14  # of Lanczos on one polynomial, before its interval is chosen anew
 LONGEST = 20_000  # degrees in all after which the filtered iteration gives up
 INVERSE_PASSES = 60  # with the pseudo-inverse, where it has four or five to do as a rule
@@ -70,7 +68,6 @@ class Smallest:
 
     lam: Array  # (k,) ascending
     V: Array  # (n, k) orthonormal
-    products: int  # of the matrix, or its pseudo-inverse, with a block
     certified: bool  # whether every vector is within ANGLE, or rounding, of an eigenvector
 
 
@@ -81,54 +78,41 @@ def by_inverse(
 
     `most` is the number of eigenvalues above 0.
     """
-
     most = M.n if most is None else most
-    locked, spent = np.empty((M.n, 0)), 0
+    locked = np.empty((M.n, 0))
+
+    def project(V: Array) -> Array:
+        """V without its part in the null space, and along what is found already."""
+        M.deflated(V)
+        V -= locked @ (locked.T @ V)
+        return V
+
     for _ in range(ROUNDS):
         had = locked.shape[1]
-        U, passes, enough = _of_inverse(M, solve, k - had, angle, seed, most - had, locked)
-        spent += passes
-        lam, U, residual = _rayleigh_ritz(M, np.concatenate([locked, U], axis=1))
+        wanted, left = k - had, most - had
+        b = width(wanted, left)
+        start = np.random.default_rng(seed).standard_normal((M.n, b))
+        top = top_eigenpairs(
+            lambda V: project(solve(project(V))),
+            left,
+            wanted,
+            start=tall_qr(project(start))[0],
+            project=project,
+            also=b - wanted,
+            max_passes=INVERSE_PASSES,
+            angle=angle,
+        )
+        lam, U, residual = _rayleigh_ritz(M, np.concatenate([locked, top.U], axis=1))
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
-        fine |= enough & (residual <= SMOOTH * lam)
+        fine |= top.certified & (residual <= SMOOTH * lam)
         if np.all(fine[:k]):
-            return Smallest(lam[:k], U[:, :k], spent, certified=True)
-        # Beside an eigenvalue of the inverse that is very large, the others drown in its rounding.
+            return Smallest(lam[:k], U[:, :k], certified=True)
+        # Next to a very large eigenvalue of the inverse the others drown in its rounding.
         first = int(np.argmin(fine))
         if first <= had:
             break
         locked = U[:, :first]
-    return Smallest(lam[:k], U[:, :k], spent, certified=False)
-
-
-def _of_inverse(
-    M: Operator, solve: Apply, k: int, angle: float, seed: int, most: int, locked: Array
-) -> tuple[Array, int, bool]:
-    """A block of Ritz vectors of the pseudo-inverse at right angles to `locked` (n, l).
-
-    Then the number of passes, and whether the first k are certified as eigenvectors of it.
-    """
-
-    def deflated(V: Array) -> Array:
-        M.deflated(V)
-        if locked.shape[1]:
-            V -= locked @ (locked.T @ V)
-        return V
-
-    def inverse(V: Array) -> Array:
-        return deflated(solve(deflated(V)))
-
-    b = width(k, most)
-    rng = np.random.default_rng(seed)
-    space = _Krylov(inverse, deflated, _orthonormal(deflated(rng.standard_normal((M.n, b)))))
-    for passes in range(1, INVERSE_PASSES + 1):
-        space.extend()
-        enough = space.is_invariant or _is_enough(*space.values(b), k, angle)
-        if enough or passes == INVERSE_PASSES:
-            break
-        if space.is_full:
-            space = _Krylov(inverse, deflated, space.ritz(b)[1])
-    return space.ritz(b)[1], passes, enough
+    return Smallest(lam[:k], U[:, :k], certified=False)
 
 
 def by_filter(
@@ -146,25 +130,33 @@ def by_filter(
     """
     most = M.n if most is None else most
     b = width(k, most)
-    U = _start(M, b, seed)
-    apply, degree, spent = _flipped(M), 1, 0
+    start = np.random.default_rng(seed).standard_normal((M.n, b))
+    U, spent, degree = tall_qr(M.deflated(start))[0], 0, 1
+    # First bound - M, whose largest eigenvalues belong to the smallest of M.
+    apply: Apply = lambda V: M.deflated(M.bound * V - M.apply(V))  # noqa: E731
     while True:
-        space = _Krylov(apply, M.deflated, U)
-        for passes in range(PASSES):
-            space.extend()
-            spent += degree
-            if space.is_invariant or space.is_full or spent >= longest:
-                break
-            if passes >= EARLIEST and _is_enough(*space.values(b), k, angle):
-                break
-        U = space.ritz(min(2 * b, space.done))[1]
-        lam, U, residual = _rayleigh_ritz(M, U)
+        top = top_eigenpairs(
+            apply,
+            most,
+            k,
+            start=U,
+            project=M.deflated,
+            also=2 * b - k,
+            max_passes=min(PASSES, -(-(longest - spent) // degree)),
+            angle=angle,
+        )
+        spent += degree * top.passes
+        lam, U, residual = _rayleigh_ritz(M, top.U)
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
         certified = len(lam) >= k and bool(np.all(fine[:k]))
         if certified or spent >= longest:
-            return Smallest(lam[:k], U[:, :k], spent, certified)
+            return Smallest(lam[:k], U[:, :k], certified)
         above = float(lam[min(b, len(lam)) - 1])
-        degree = min(_degree(above / M.bound), max(longest // EARLIEST, 4))
+        # At this degree T_m((c - x) / e) is cosh(SPREAD) at x = 0, [above, bound] being damped.
+        share = above / M.bound
+        grows = float(np.arccosh((1.0 + share) / max(1.0 - share, 1e-3)))
+        degree = int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
+        degree = min(degree, max(longest // EARLIEST, 4))
         apply, U = _chebyshev(M, above, degree), U[:, :b]
 
 
@@ -185,19 +177,6 @@ def are_fine(lam: Array, residual: Array, angle: float, bound: float, complete: 
     below = np.append(np.inf, apart - residual[:-1])
     within = residual <= angle * np.maximum(np.minimum(above, below), 0.0)
     return within | ((residual <= FLOOR * bound) & (residual <= KNOWN * lam))
-
-
-def _is_enough(theta: Array, residual: Array, k: int, angle: float) -> bool:
-    """Whether the first k are certified; theta is descending, residuals are absolute."""
-    if len(theta) <= k:
-        return False
-    at_floor = np.all(residual[:k] <= FLOOR * float(np.max(np.abs(theta))))
-    return bool(at_floor or shortfall(theta, residual, k, angle) <= 0.0)
-
-
-def _start(M: Operator, b: int, seed: int) -> Array:
-    rng = np.random.default_rng(seed)
-    return _orthonormal(M.deflated(rng.standard_normal((M.n, b))))
 
 
 def _rayleigh_ritz(M: Operator, U: Array) -> tuple[Array, Array, Array]:
@@ -229,17 +208,6 @@ def conjugate_gradients(M: Operator, B: Array) -> tuple[Array, bool]:
 # Polynomials --------------------------------------------------------------------------------
 
 
-def _flipped(M: Operator) -> Apply:
-    """bound - M, whose largest eigenvalues belong to the smallest of M."""
-    return lambda V: M.deflated(M.bound * V - M.apply(V))
-
-
-def _degree(above: float) -> int:
-    """At which T_m((c - x) / e) is cosh(SPREAD) at x = 0, [a, b] = [above, 1] being damped."""
-    grows = float(np.arccosh((1.0 + above) / max(1.0 - above, 1e-3)))
-    return int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
-
-
 def _chebyshev(M: Operator, above: float, degree: int) -> Apply:
     """V -> (T_m((c - M) / e) + 1) V / cosh(SPREAD) by its recurrence; [above, bound] is damped.
 
@@ -260,100 +228,3 @@ def _chebyshev(M: Operator, above: float, degree: int) -> Apply:
         return M.deflated((now + V) / scale)
 
     return apply
-
-
-# Block Lanczos ------------------------------------------------------------------------------
-
-
-class _Krylov:
-    """An orthonormal basis Q of a block Krylov space and T = Q' F Q, fully reorthogonalised."""
-
-    def __init__(self, apply: Apply, deflated: Any, start: Array) -> None:
-        n, self.b = start.shape
-        self.apply, self.deflated = apply, deflated
-        longest = min((PASSES + 1) * self.b, n)
-        self.Q = np.empty((n, longest), order="F")
-        self.Q[:, : self.b] = start
-        self.T = np.zeros((longest, longest))
-        self.border = np.empty((0, 0))
-        self.done, self.size = 0, self.b  # columns that F was applied to; columns in all
-        self.is_invariant = False
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self.size == self.done)
-
-    def extend(self) -> None:
-        """One application of F to the last block."""
-        last = self.Q[:, self.done : self.size]
-        image = self.apply(np.ascontiguousarray(last))
-        Q = self.Q[:, : self.size]
-        coupling = Q.T @ image
-        scale = float(np.linalg.norm(image))
-        image = image - Q @ coupling
-        image -= Q @ (Q.T @ image)
-        self.deflated(image)
-        self.T[: self.size, self.done : self.size] = coupling
-        self.T[self.done : self.size, : self.size] = coupling.T
-        self.done = self.size
-        if np.linalg.norm(image) <= FLOOR * scale:
-            self.is_invariant, self.border = True, np.zeros((0, coupling.shape[1]))
-            return
-        updated, self.border = _factored(image)
-        for _ in range(3):  # what cancelled, and columns that QR made up where it was dependent
-            along = Q.T @ updated
-            if np.max(np.abs(along)) <= ORTHOGONAL:
-                break
-            updated = _orthonormal(self.deflated(updated - Q @ along))
-        room = min(self.b, self.Q.shape[1] - self.done)
-        if room < self.b:  # a block that does not fit whole is left out
-            return
-        self.Q[:, self.done : self.done + room] = updated
-        self.size += room
-
-    def ritz(self, count: int) -> tuple[Array, Array, Array]:
-        """The largest Ritz values, descending, their vectors, and norms of their residuals."""
-        theta, Y, residual = self._small(count)
-        return theta, self.Q[:, : self.done] @ Y, residual
-
-    def values(self, count: int) -> tuple[Array, Array]:
-        """The same without the vectors, which cost more than all the rest."""
-        theta, _, residual = self._small(count)
-        return theta, residual
-
-    def _small(self, count: int) -> tuple[Array, Array, Array]:
-        """Ritz values, their vectors in the basis, and norms of residuals."""
-        T = self.T[: self.done, : self.done]
-        theta, Y = np.linalg.eigh((T + T.T) / 2.0)
-        theta, Y = theta[::-1][:count], Y[:, ::-1][:, :count]
-        residual = np.linalg.norm(self.border @ Y[-self.border.shape[1] :], axis=0)
-        return theta, Y, np.asarray(residual)
-
-
-def _orthonormal(V: Array) -> Array:
-    return _factored(V)[0]
-
-
-def _factored(V: Array) -> tuple[Array, Array]:
-    """Q R of a tall block by Cholesky, twice; by Householder where it is nearly dependent.
-
-    On columns as long as these the products of Cholesky take a tenth of LAPACK's time.
-    """
-    norms = np.linalg.norm(V, axis=0)
-    scaled = V / np.where(norms > 0.0, norms, 1.0)
-    Q, R = scaled, np.diag(norms)
-    for _ in range(2):
-        try:
-            factor = np.linalg.cholesky(Q.T @ Q).T
-        except np.linalg.LinAlgError:
-            return _householder(V)
-        if np.min(np.diag(factor)) < 1e-6:
-            return _householder(V)
-        Q = scipy.linalg.solve_triangular(factor, Q.T, trans="T", check_finite=False).T
-        R = factor @ R
-    return Q, R
-
-
-def _householder(V: Array) -> tuple[Array, Array]:
-    Q, R = np.linalg.qr(V)
-    return Q, R

@@ -8,11 +8,12 @@ belong to those.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE, block_width, top_eigenpairs
+from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE, Product, block_width, top_eigenpairs
 from eigengap.linalg import Array, sign_rule
 
 SMALL = 500  # side up to which LAPACK is as fast
@@ -29,18 +30,40 @@ class Eigenpairs:
 
 
 def leading_eigenpairs(G: Array, k: int | None, angle: float = ANGLE_TOLERANCE) -> Eigenpairs:
-    """The k algebraically largest eigenpairs of the symmetric matrix G (n, n); None is all.
+    """The k algebraically largest eigenpairs of the symmetric matrix G (n, n); None is all."""
+    return leading_of(lambda V: G @ V, lambda: G, len(G), k, angle)[0]
+
+
+def leading_of(
+    apply: Product, formed: Callable[[], Array], n: int, k: int | None, angle: float
+) -> tuple[Eigenpairs, int]:
+    """The same of V -> G V, of which `formed` makes G where it has to; and products with a block.
 
     `angle` bounds the sine of the angle between an eigenvector and the exact one, as far as
     rounding allows.
     """
-    n = len(G)
-    if k is None or k >= n or n <= SMALL or FEW * block_width(k) > n:
-        return _of_all(G, n if k is None else min(k, n))
-    top = top_eigenpairs(lambda V: G @ V, n, k, angle=angle)
-    if not top.certified:
-        return _of_all(G, k)
-    return Eigenpairs(top.lam, top.U * sign_rule(top.U), complete=False)
+    passes = 1
+    if k is not None and are_few(k, n):
+        top = top_eigenpairs(apply, n, k, angle=angle)
+        passes = top.passes
+        if top.certified:
+            return Eigenpairs(top.lam, top.U * sign_rule(top.U), complete=False), passes
+    lam, V = np.linalg.eigh(formed())
+    k = n if k is None else min(k, n)
+    lam, V = lam[::-1][:k], V[:, ::-1][:, :k]
+    return Eigenpairs(lam.copy(), V * sign_rule(V), complete=k == n), passes
+
+
+def are_few(k: int, n: int) -> bool:
+    """Whether Lanczos finds k of n eigenpairs in a small part of the space."""
+    return n > SMALL and FEW * block_width(k) <= n
+
+
+def scaled_axes(lam: Array, V: Array, floor: float) -> tuple[Array, Array, int]:
+    """V lam^1/2 and V lam^-1/2, 0 where an eigenvalue is not above `floor`; how many are."""
+    length = np.sqrt(np.where(lam > floor, lam, 0.0))
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    return V * length, V * inverse, int(np.count_nonzero(length))
 
 
 def double_centred(G: Array, w: Array | None = None) -> tuple[Array, Array, float]:
@@ -56,9 +79,3 @@ def double_centred(G: Array, w: Array | None = None) -> tuple[Array, Array, floa
     G -= means
     G += grand
     return G, means, grand
-
-
-def _of_all(G: Array, k: int) -> Eigenpairs:
-    lam, V = np.linalg.eigh(G)
-    lam, V = lam[::-1][:k], V[:, ::-1][:, :k]
-    return Eigenpairs(lam.copy(), V * sign_rule(V), complete=k == len(G))

@@ -37,7 +37,7 @@ from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule, unpack
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Expected
 from eigengap.statistics.expected.variational import (
@@ -61,7 +61,7 @@ DECISIVE = 7.0  # nats by which the ELBO must rise for a relevant component to g
 ROUNDS = 3  # of updates after a removal, before the ELBOs are compared
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BayesianFit(GaussianFit):
     """`model` is the predictive density, `log_likelihood` its own, `trace` that of the ELBO."""
 
@@ -308,8 +308,6 @@ def _constant(units: Units, prior: Prior) -> BayesianFit:
         log_likelihood=inf,
         observed_w=units.observed_w,
         sum_w=units.sum_w,
-        converged=True,
-        trace=Trace(),
         at_floor=tuple(range(d)),
         bayesian=bayesian,
         elbo=inf,

@@ -172,14 +172,9 @@ def factor_optima(S: Array, q: int, *, tol: float, max_iter: int) -> list[Factor
     found: list[FactorSolution] = []
     # Of several that are one the best is kept, whatever the order of the features.
     for end in sorted([best, *ends], key=lambda each: -each.log_likelihood_per_row):
-        if not any(_is_same(end, other, sd) for other in found):
+        if all(np.max(np.abs(end.psi - other.psi) / sd**2) >= DISTINCT for other in found):
             found.append(end)
     return found
-
-
-def _is_same(a: FactorSolution, b: FactorSolution, sd: Array) -> bool:
-    """Whether two optima are one, up to the tolerance at which they were found."""
-    return bool(np.max(np.abs(a.psi - b.psi) / sd**2) < DISTINCT)
 
 
 def _is_improper(at: _Profile) -> bool:
@@ -338,7 +333,7 @@ def _newton_step(at: _Profile, problem: _Problem) -> _Profile | None:
 def _directions(at: _Profile, problem: _Problem) -> Iterator[Array]:
     """Directions in the order of their promise; the last is steepest descent."""
     g = _projected_gradient(at, problem)
-    H = _joreskog_hessian(at) if at.rest is None else _hessian(at, at.rest)
+    H = _hessian(at)
     heading = (at.theta < log(SNAP_BELOW)) & (g > 0.0) & (np.diagonal(H) < 2.0 * g)
     if np.any(heading):
         yield _snapped(at, H, g, heading, problem)
@@ -346,19 +341,18 @@ def _directions(at: _Profile, problem: _Problem) -> Iterator[Array]:
     yield -g / np.maximum(np.abs(g), 1.0)
 
 
-def _joreskog_hessian(at: _Profile) -> Array:
-    """P o P with P = I - U U' (Joreskog 1967): exact where the model fits, never indefinite."""
-    P = np.eye(len(at.theta)) - at.U @ at.U.T
-    return P * P
-
-
-def _hessian(at: _Profile, rest: tuple[Array, Array]) -> Array:
-    """The exact Hessian in theta, by perturbation of the eigenpairs (m residual, k leading):
+def _hessian(at: _Profile) -> Array:
+    """The Hessian in theta, exact by perturbation of the eigenpairs (m residual, k leading):
 
     H = P o (sum_m lam_m u_m u_m') + sum_k (u_k u_k') o sum_m c_mk u_m u_m',
     c_mk = (1 - lam_m) (lam_k + lam_m) / (lam_k - lam_m),   o the entrywise product.
+
+    Without the residual ones P o P, P = I - U U' (Joreskog 1967): exact where the model fits, never
+    indefinite.
     """
-    lam, V = rest
+    if at.rest is None:
+        return np.asarray((np.eye(len(at.theta)) - at.U @ at.U.T) ** 2)
+    lam, V = at.rest
     H = (V @ V.T) * ((V * lam) @ V.T)
     # Factors k in groups: with F = [u_k o u_m] the sums over k and m are one product F diag(c) F'.
     together = max(1, HESSIAN_CELLS // (len(V) * max(len(lam), 1)))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from eigengap.fitting.gaussian.column_scale import typical_columns
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
     EMOptions,
@@ -36,16 +37,12 @@ from eigengap.fitting.gaussian.problem import (
     has_vanishing_noise,
     spectrum_of,
 )
-from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.fitting.gaussian.start import Starts, random_start, spectral_start
-from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped
-from eigengap.fitting.optimise.loop import Trace
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.models.gaussian.student import NO_CELL_SD, StudentLinearGaussian
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.fitted import LogLikelihood
@@ -131,13 +128,21 @@ def fit_by_em(
     student: MultivariateT | None = None,
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
-    """Fit x = W z + mu + e to the observed cells of a source."""
+    """Fit x = W z + mu + e to the observed values of a source.
+
+    EM starts from a given point, or from the spectral start, or from the best of several.
+    """
     spec = Specification(noise, noise_variance, fit_mean, loading_precision, student)
     columns = column_moments(source, noise, fit_mean=fit_mean)
     problem = problem_of(source, columns, q, spec)
     if fit_mean and not np.any(columns.variance > 0.0):
         return problem.constant(columns.mean, noise_variance or 0.0)
-    return problem.finish(problem.fit(options))
+    if options.start is not None:
+        return problem.finish(problem.from_given(options.start, options))
+    starts = problem.starts_for(options)
+    if starts.others or starts.n_random:
+        return problem.finish(problem.best_of(starts, options))
+    return problem.finish(problem.run(starts.first, options))
 
 
 def problem_of(
@@ -148,11 +153,7 @@ def problem_of(
         kind = MeasurementErrorProblem if source.has_cell_sd else GaussianProblem
         return kind.of(source, columns, q, spec)
     if source.has_cell_sd:
-        raise ValueError(
-            "cell_sd cannot be used with Student noise: a row's scale acts on all of its noise, "
-            "and what is known of a cell would not follow it. Use Gaussian noise, or leave cell_sd "
-            "out"
-        )
+        raise ValueError(NO_CELL_SD)
     return MultivariateTProblem.of(source, columns, q, spec)
 
 
@@ -199,8 +200,7 @@ class GaussianProblem(Problem[Parameters]):
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         """The E-step as a function from prepared rows to expected statistics, which merge."""
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(Expected.of, coefficients=coefficients, passes=passes)
+        return partial(Expected.of, coefficients=current, passes=passes)
 
     m_step: ClassVar[MStep] = MStep(maximise, gradient)
 
@@ -254,27 +254,31 @@ class GaussianProblem(Problem[Parameters]):
 
     # Starts ---------------------------------------------------------------------------------
 
-    def fit(self, options: EMOptions) -> Run[Parameters]:
-        """EM from the spectral start, from the best of several, or from a given point."""
-        if options.start is not None:
-            return self._from_given(options.start, options)
-        # A fit that is wanted roughly does not need more starts than were asked for.
-        is_thorough = options.tol < LOOSE and options.max_iter >= LOOSE_STEPS
+    def starts_for(self, options: EMOptions) -> Starts:
+        """`starts`, with as many random ones as are asked for, called for, or cheap."""
         given = self.starts()
-        others = given.others if is_thorough else ()
-        n_random = max(options.n_init - 1, self._n_further(given) if is_thorough else 0)
-        if not others and not n_random:
-            return self.run(given.first, options)
-        # Where a start leads shows long before it has arrived: only the best goes all the way, and
-        # the spectral one, so that more starts are never worse.
+        # A fit that is wanted roughly does not need more starts than were asked for.
+        if options.tol >= LOOSE or options.max_iter < LOOSE_STEPS:
+            return replace(given, others=(), n_random=options.n_init - 1)
+        observed = int(np.sum(self.source.observed().per_column))  # whatever the rows weigh
+        is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
+        cheap = CHEAP_STARTS - 1 if is_cheap else 0
+        return replace(given, n_random=max(options.n_init - 1, given.n_random, cheap))
+
+    def best_of(self, starts: Starts, options: EMOptions) -> Run[Parameters]:
+        """EM from several starts.
+
+        Where a start leads shows long before it has arrived: only the best goes all the way, and
+        the spectral one, so that more starts are never worse.
+        """
         few = min(options.max_iter, LOOSE_STEPS)
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
         brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon clear
-        first = self.run(given.first, brief if others else loose)
+        first = self.run(starts.first, brief if starts.others else loose)
         runs = [
             first,
-            *(self.run(start, brief) for start in others),
-            *(self.run(start, loose) for start in self._random_starts(given, n_random, options)),
+            *(self.run(start, brief) for start in starts.others),
+            *(self.run(start, loose) for start in self._random_starts(starts, options.seed)),
         ]
         # Of starts that lead to one optimum the first goes on, whatever their rounding.
         least = max(run.objective for run in runs) - TIE * self.units.cells
@@ -284,13 +288,7 @@ class GaussianProblem(Problem[Parameters]):
             return end
         return max(end, self._finished(first, options), key=lambda run: run.objective)
 
-    def _n_further(self, given: Starts) -> int:
-        """Random starts that the pattern of missing values calls for, or that cost little."""
-        observed = int(np.sum(self.source.observed().per_column))  # whatever the rows weigh
-        is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
-        return max(CHEAP_STARTS - 1 if is_cheap else 0, given.n_random)
-
-    def _random_starts(self, given: Starts, n: int, options: EMOptions) -> list[Parameters]:
+    def _random_starts(self, given: Starts, seed: int) -> list[Parameters]:
         """Loadings are drawn for the columns in the order of their covariances.
 
         So a table with its columns in another order starts from the same points.
@@ -301,9 +299,9 @@ class GaussianProblem(Problem[Parameters]):
             strength = np.einsum("jq,jq->j", first.W, first.W)
         order = np.argsort(strength, kind="stable")
         place = np.argsort(order)
-        rng = np.random.default_rng(options.seed)
+        rng = np.random.default_rng(seed)
         starts = []
-        for _ in range(n):
+        for _ in range(given.n_random):
             start = random_start(self.q, self.units.variance[order], self.constraints, rng)
             psi = np.maximum(start.psi[place], floor)
             starts.append(Parameters(start.W[place], start.delta, psi, first.nu))
@@ -316,7 +314,7 @@ class GaussianProblem(Problem[Parameters]):
             return replace(loose, converged=False)
         return loose.then(self.run(loose.parameters, replace(options, max_iter=left)))
 
-    def _from_given(self, start: LinearGaussian, options: EMOptions) -> Run[Parameters]:
+    def from_given(self, start: LinearGaussian, options: EMOptions) -> Run[Parameters]:
         """EM from a given point, which may be a saddle.
 
         W = 0 and non-principal eigenvectors are stationary but unstable (Tipping and Bishop 1999,
@@ -370,8 +368,6 @@ class GaussianProblem(Problem[Parameters]):
             log_likelihood=self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
             observed_w=self.units.observed_w,
             sum_w=self.units.sum_w,
-            converged=True,
-            trace=Trace(),
             at_floor=() if noise_variance else tuple(range(d)),
         )
 
@@ -413,8 +409,7 @@ class MultivariateTProblem(GaussianProblem):
         return shapes.map(sized)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
+        return partial(StudentExpected.of, current=current, passes=passes)
 
     m_step = MStep(maximise_student, student_gradient)
 

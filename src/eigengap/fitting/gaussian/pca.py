@@ -18,14 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE, top_eigenpairs
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_overflow
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE, plan
 from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Block, Rows, Source
 from eigengap.spectrum import Spectrum, rounding_along
-from eigengap.statistics.moments import ColumnMoments, Moments, column_shift
-from eigengap.statistics.sketch import CovarianceProduct
-from eigengap.statistics.triangle import Triangle
+from eigengap.statistics.covariance import CovarianceProduct, Triangle
+from eigengap.statistics.moments import (
+    ColumnMoments,
+    Moments,
+    column_shift,
+    refuse_out_of_range,
+    refuse_overflow,
+)
 
 SQUARING_LIMIT = 1e-10  # lam / lam_1 below which the squared matrix has lost an eigenvalue's digits
 FLOAT32_LIMIT = 1e-3  # the same for products in float32

@@ -1,7 +1,4 @@
-"""How a fit is computed: in closed form or by EM, and which route a PCA takes.
-
-Pure functions of the shape of the table and of what is asked.
-"""
+"""Which route a PCA takes, by the shape of the table and what is asked."""
 
 from __future__ import annotations
 
@@ -9,9 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from eigengap.fitting.eigen.krylov import block_width
-from eigengap.sources.base import Source
-
-Solver = Literal["auto", "closed_form", "em"]
 
 Route = Literal["covariance", "gram", "krylov", "svd"]
 
@@ -25,42 +19,11 @@ _NAMED: dict[str, Route] = {
 }
 SOLVERS = ("auto", *_NAMED, *get_args(Route))
 
-# Beyond this many features the d x d covariance costs factor analysis more than EM, which never
-# forms it.
-LARGEST_COVARIANCE = 2000
-
 _SMALL = 64  # both sides at most: the SVD costs microseconds more and loses nothing
 LARGEST_DENSE = 20_000  # side of a square matrix that is still formed and diagonalised
 _EIGH = 9.0  # time of eigh of a d x d matrix, in units of d^3 multiplications of a product
 _PASSES = 25.0  # blocks that a Krylov space needs on a spectrum that is neither flat nor steep
 _THIN = 1.7  # how much slower a product with a thin block is, per multiplication
-
-
-def has_closed_form(source: Source, *, is_gaussian: bool = True, has_prior: bool = False) -> bool:
-    """Whether the spectrum of the data determines the maximum: PPCA, T&B 1999, Eqs. 7 and 8.
-
-    Factor analysis has no closed form, but there its likelihood is one of the covariance alone.
-    """
-    is_plain = is_gaussian and not has_prior
-    return is_plain and not source.has_missing and not source.has_cell_sd
-
-
-def needs_em(
-    source: Source,
-    noise: Literal["isotropic", "diagonal"],
-    *,
-    solver: Solver = "auto",
-    is_gaussian: bool = True,
-    has_prior: bool = False,
-    has_start: bool = False,
-) -> bool:
-    """Whether PPCA (isotropic noise) or factor analysis (diagonal) has to iterate over rows."""
-    closed = has_closed_form(source, is_gaussian=is_gaussian, has_prior=has_prior)
-    if noise == "diagonal":
-        return not closed or has_start or source.n_features > LARGEST_COVARIANCE
-    if solver == "closed_form" and source.has_missing:  # which a PCA then refuses by name
-        return not is_gaussian or has_prior or source.has_cell_sd
-    return solver == "em" or not closed
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -23,9 +23,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.optimise.climb import Bounds, Slope, loading_scale
-from eigengap.fitting.optimise.em import Mapped, em
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope, em
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise as LearnedNoise
@@ -37,7 +35,7 @@ from eigengap.spectrum import Spectrum
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.heteroscedastic import KnownVariances
 from eigengap.statistics.expected.student import LARGEST_NU
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 Noise = Literal["isotropic", "diagonal"]
 
@@ -76,7 +74,7 @@ class EMOptions:
 DEFAULT = EMOptions()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GaussianFit:
     """A fitted model and how it was reached."""
 
@@ -86,9 +84,9 @@ class GaussianFit:
     log_likelihood: float  # of all rows, weighted
     observed_w: Array  # (d,) weighted number of rows in which each feature was observed
     sum_w: float
-    converged: bool
-    trace: Trace
-    at_floor: tuple[int, ...]  # features whose noise variance fell to the floor
+    converged: bool = True
+    trace: Trace = field(default_factory=Trace)  # empty where nothing was iterated
+    at_floor: tuple[int, ...] = ()  # features whose noise variance fell to the floor
 
     @property
     def n_iter(self) -> int:
@@ -262,7 +260,7 @@ class Packing:
         psi = np.maximum(np.broadcast_to(psi, (K, d)), how.floor)
         nu = inf if how.fixed_nu is None else how.fixed_nu
         if self.learns_nu:
-            nu = _nu_of_tail(float(tail[0]), how.least_nu)
+            nu = 10.0 / np.expm1(np.clip(float(tail[0]), _tail(LARGEST_NU), _tail(how.least_nu)))
         delta = means.reshape(K, d) * size
         W = np.split(loadings, np.cumsum([d * q for q in self.ranks])[:-1])
         models = tuple(
@@ -285,7 +283,7 @@ class Packing:
         units, how, size = self.units, self.constraints, self.units.size
         share = np.maximum(observed, LEAST_SHARE * units.sum_w) / units.cells  # (K, d)
         scale = [
-            loading_scale(a.W, a.psi + known, own) / size for a, own in zip(at, share, strict=True)
+            _loading_scale(a.W, a.psi + known, own) / size for a, own in zip(at, share, strict=True)
         ]
         gradients = [
             *((b.W * size[:, None]).ravel() for b in by),
@@ -349,13 +347,20 @@ class Packing:
         return np.tile(floor, 1 if self.shared_noise else self.K)
 
 
+def _loading_scale(W: Array, psi: Array, share: Array) -> Array:
+    """(d,) scale of the loadings and of the mean of each column, which has a share of the cells.
+
+    The information of a loading lies between the complete data's, n / psi, and what is left of it
+    where the latent variables are hardly known, n / (w^T w + psi). The scale is by their geometric
+    mean, for near a noise of zero the former is no guide to what a step gains.
+    """
+    total = np.einsum("jq,jq->j", W, W) + psi
+    return np.asarray(np.sqrt(np.sqrt(psi * total) / share))
+
+
 def _tail(nu: float) -> float:
     """Degrees of freedom as a coordinate: like -ln nu where they are few, 0 for the Gaussian."""
     return float(np.log1p(10.0 / nu))
-
-
-def _nu_of_tail(tail: float, least: float) -> float:
-    return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(least))))
 
 
 # Runs -------------------------------------------------------------------------------------------
@@ -372,9 +377,9 @@ class Run(Generic[P]):
     converged: bool
     trace: Trace
 
-    def then(self, later: Run[P], delay: float | None = None) -> Run[P]:
+    def then(self, later: Run[P]) -> Run[P]:
         """One run after the other, as one."""
-        return replace(later, trace=self.trace.then(later.trace, delay))
+        return replace(later, trace=self.trace.then(later.trace))
 
 
 class Problem(ABC, Generic[P]):

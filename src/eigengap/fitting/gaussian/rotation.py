@@ -83,7 +83,10 @@ def rotate(
     if method is None or q == 0:
         return Rotation(W, np.eye(q), np.eye(q), True)
     V = W if unit is None else W / unit[:, None]
-    A = _unit_rows(V) if normalize else V
+    A = V
+    if normalize:  # a feature without communality is left as it is
+        lengths = np.sqrt(np.sum(V**2, axis=1, keepdims=True))
+        A = V / np.where(lengths > 0.0, lengths, 1.0)
     A = A / max(float(np.sqrt(np.mean(np.sum(A**2, axis=1)))), 1e-300)  # criteria of order one
     T, converged = _orthomax(A, 1.0 if method in ("varimax", "promax") else 0.0, tol, max_iter)
     if method == "promax":
@@ -92,12 +95,6 @@ def rotate(
         T, converged = _oblimin(A, T, gamma, tol, max_iter)
     T = _in_order(V, T)
     return Rotation(_rotated(W, T), T, T.T @ T, converged)
-
-
-def _unit_rows(W: Array) -> Array:
-    """W with rows of unit length; a feature without communality is left as it is."""
-    lengths = np.sqrt(np.sum(W**2, axis=1, keepdims=True))
-    return np.asarray(W / np.where(lengths > 0.0, lengths, 1.0))
 
 
 def _in_order(V: Array, T: Array) -> Array:
@@ -151,8 +148,10 @@ def _planar_rotations(A: Array, gamma: float, sweeps: int = 20) -> Array:
         for i, j in _disjoint_planes(q):
             angle = _best_angles(L[:, i], L[:, j], gamma)
             largest = max(largest, float(np.max(np.abs(angle))))
+            c, s = np.cos(angle), np.sin(angle)
             for M in (L, T):
-                _turn(M, i, j, angle)
+                x, y = M[:, i], M[:, j]
+                M[:, i], M[:, j] = c * x + s * y, c * y - s * x
         if largest <= 1e-3:
             break
     return T
@@ -184,13 +183,6 @@ def _best_angles(X: Array, Y: Array, gamma: float) -> Array:
     cosine = np.sum(u**2 - v**2, axis=0) - gamma * (a**2 - b**2) / d
     flat = np.hypot(sine, cosine) <= 1e-14 * np.sum((X**2 + Y**2) ** 2, axis=0)
     return np.where(flat, 0.0, 0.25 * np.arctan2(sine, cosine))
-
-
-def _turn(M: Array, i: NDArray[np.intp], j: NDArray[np.intp], angle: Array) -> None:
-    """Turn the columns i and j of M by the angles, in place."""
-    c, s = np.cos(angle), np.sin(angle)
-    x, y = M[:, i], M[:, j]
-    M[:, i], M[:, j] = c * x + s * y, c * y - s * x
 
 
 def _promax(L: Array, power: float) -> Array:

@@ -16,7 +16,7 @@ from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
-from eigengap.statistics.observed_together import Linked, PairCounts, ZeroFilledProduct, linked
+from eigengap.statistics.first_look import Linked, linked
 
 # Up to here the d x d covariance is formed and solved exactly; beyond, subspace iteration.
 DIRECT = 400
@@ -266,3 +266,62 @@ def _orthonormal(V: Array, groups: Sequence[Group]) -> Array:
         basis = np.linalg.qr(V[group])[0]
         Q[group, : basis.shape[1]] = basis
     return Q
+
+
+# Sums over rows ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts(Additive):
+    """(d, d) weighted numbers of rows in which two columns are both observed."""
+
+    value: Array
+
+    @classmethod
+    def of(cls, rows: ObservedRows) -> PairCounts:
+        times = _row_weights(rows)
+        if isinstance(rows.M, np.ndarray):
+            M = rows.M  # without weights an integer up to the rows of a block: exact in float32
+            among = M.T @ (M if np.all(times == 1.0) else M * times[:, None])
+        else:
+            among = (rows.M.T @ rows.M.multiply(times[:, None]).tocsr()).toarray()
+        everywhere, at = rows.complete_columns(), rows.incomplete
+        value = np.full((rows.d, rows.d), float(np.sum(times)))
+        value[at] = rows.observed[at, None]
+        value[:, at] = rows.observed[at]
+        value[np.ix_(~everywhere, ~everywhere)] = among
+        return cls(value)
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroFilledProduct(Additive):
+    """(sum_i w_i r_i r_i^T) V for V (d, k), missing values at zero: where an EM fit starts.
+
+    With values missing at random, a product r_j r_k of centred values is observed with probability
+    p_j p_k (p_j on the diagonal), so this scatter over that probability estimates the covariance
+    (Lounici 2014). Its leading eigenvectors are close enough for EM to finish in tens of steps. No
+    d x d matrix is formed unless V is the identity.
+    """
+
+    value: Array  # (d, k)
+
+    @classmethod
+    def of(cls, rows: ObservedRows, V: Array) -> ZeroFilledProduct:
+        projected = rows.R @ V  # (c, k)
+        if rows.weight is not None:
+            projected = projected * rows.weight[:, None]
+        return cls(np.asarray(rows.R.T @ projected))
+
+    @classmethod
+    def scatter(cls, rows: ObservedRows) -> ZeroFilledProduct:
+        R = rows.R
+        left = R if rows.weight is None else R * rows.weight[:, None]
+        product = left.T @ R
+        return cls(np.asarray(product if isinstance(product, np.ndarray) else product.toarray()))
+
+
+def _row_weights(rows: ObservedRows) -> Array:
+    """(u,) weight of each row of the mask: a shared pattern stands for several rows."""
+    weight = np.ones(len(rows.order)) if rows.weight is None else rows.weight
+    shared = [np.sum(weight[a:b]) for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)]
+    return np.concatenate([weight[: rows.n_unique], np.array(shared)])

@@ -21,9 +21,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.exceptions import RankError
-from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
-from eigengap.fitting.gaussian.pca import PCAFit, fit_pca
-from eigengap.fitting.gaussian.ppca import closed_form, fit_ppca
+from eigengap.fitting.gaussian.fit import closed_form, fit_ppca
+from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions
 from eigengap.fitting.gaussian.unrestricted import fit_unrestricted
 from eigengap.linalg import Array, sign_rule
@@ -33,7 +32,7 @@ from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow, refuse_tiny_columns
 
 ColumnMethod = Literal["centre", "normalise"]
 MixingMethod = Literal["pca", "zca", "cholesky", "pca-cor", "zca-cor"]
@@ -210,7 +209,11 @@ def _axes(
 def _of_complete(source: Source, number: int | None, rank_tol: float | None, stored: Any) -> _Axes:
     d = source.n_features
     pca = fit_pca(source, number)
-    rank = _rank_of(pca, rank_tol, stored)
+    s = np.sqrt(pca.spectrum.lam[: pca.U.shape[1]])
+    if rank_tol is None:
+        rank = pca.rank(stored)
+    else:
+        rank = int(np.count_nonzero(s > rank_tol * s[0])) if len(s) else 0
     # Missing values of later rows are imputed from all components, unless a number was asked for.
     latent = min(rank, pca.U.shape[1], d - 1 if number is None else number)
     return _Axes(
@@ -259,14 +262,6 @@ def _of_gaussian(
         n_iter=fit.n_iter,
         converged=fit.converged,
     )
-
-
-def _rank_of(pca: PCAFit, rank_tol: float | None, stored: Any) -> int:
-    """Directions whose variance is not rounding, of those that `pca` has."""
-    if rank_tol is None:
-        return pca.rank(stored)
-    s = np.sqrt(pca.spectrum.lam[: pca.U.shape[1]])
-    return int(np.count_nonzero(s > rank_tol * s[0])) if len(s) else 0
 
 
 def _kept(axes: _Axes, method: MixingMethod, q: int | float | None, source: Source) -> int:

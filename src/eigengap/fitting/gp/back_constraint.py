@@ -10,6 +10,7 @@ rows that are near each other have latents near each other, and a new row has it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +20,7 @@ from eigengap.fitting.kernel.bandwidth import median_gamma
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.landmark import LandmarkMap
-from eigengap.models.network.perceptron import Perceptron
+from eigengap.models.network.autoencoder import Perceptron
 
 Kind = Literal["kernel", "mlp"]
 BackMap = LandmarkMap | Perceptron
@@ -31,40 +32,13 @@ RIDGE = 1e-3  # of the start, in units of the largest eigenvalue
 
 @dataclass(frozen=True, eq=False)
 class Back:
-    """Features of the rows, parameters to start from, and what is needed to map new rows.
-
-    Attributes
-    ----------
-    kind : "kernel" or "mlp"
-    features : (n, p) of the rows: latents are a function of these and of the parameters
-    start : parameters by name that come near the wanted latents
-    landmarks : (l, d) rows, and root (l, p), gamma of the kernel; of "kernel" only
-    """
+    """Features of the rows, parameters to start from, and what is needed to map new rows."""
 
     kind: Kind
-    features: Array
-    start: dict[str, Array]
-    landmarks: Array | None = None
-    root: Array | None = None
-    gamma: float = 1.0
-
-    def map(self, parameters: dict[str, Array], shift: Array, stretch: Array) -> BackMap:
-        """The map whose latents are (z - shift) / stretch."""
-        if self.kind == "mlp":
-            return Perceptron(
-                parameters["W0"] / stretch,
-                parameters["W1"],
-                parameters["b1"],
-                parameters["W2"] / stretch,
-                (parameters["b2"] - shift) / stretch,
-            )
-        assert self.landmarks is not None
-        assert self.root is not None
-        coefficients = self.root @ parameters["A"] / stretch
-        # A map of this form subtracts from the kernels, not from the coordinates: any vector of
-        # kernels whose coordinates are the shift will do.
-        means = np.asarray(np.linalg.lstsq(coefficients.T, shift / stretch, rcond=None)[0])
-        return LandmarkMap(self.landmarks, RBF(self.gamma), means, coefficients)
+    features: Array  # (n, p) of the rows: latents are a function of these and of the parameters
+    start: dict[str, Array]  # parameters by name that come near the wanted latents
+    map: Callable[[dict[str, Array], Array, Array], BackMap]
+    """Of parameters, shift and stretch: the map whose latents are (z - shift) / stretch."""
 
 
 def back_constraint(kind: Kind, rows: Array, Z: Array, rng: np.random.Generator) -> Back:
@@ -75,13 +49,20 @@ def back_constraint(kind: Kind, rows: Array, Z: Array, rng: np.random.Generator)
 def _by_kernel(rows: Array, Z: Array) -> Back:
     at = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).round().astype(int))
     landmarks = rows[at]
-    gamma = median_gamma(landmarks) if len(landmarks) > 1 else 1.0
-    kernel = RBF(gamma)
+    kernel = RBF(median_gamma(landmarks) if len(landmarks) > 1 else 1.0)
     lam, V = np.linalg.eigh(kernel.matrix(landmarks, landmarks))
     kept = lam > 1e-8 * lam[-1]
     root = V[:, kept] / np.sqrt(lam[kept])  # features of unit covariance in the kernel's own sense
     features = kernel.matrix(rows, landmarks) @ root
-    return Back("kernel", features, {"A": _ridge(features, Z)}, landmarks, root, gamma)
+
+    def mapped(parameters: dict[str, Array], shift: Array, stretch: Array) -> BackMap:
+        coefficients = root @ parameters["A"] / stretch
+        # A map of this form subtracts from the kernels, not from the coordinates: any vector of
+        # kernels whose coordinates are the shift will do.
+        means = np.asarray(np.linalg.lstsq(coefficients.T, shift / stretch, rcond=None)[0])
+        return LandmarkMap(landmarks, kernel, means, coefficients)
+
+    return Back("kernel", features, {"A": _ridge(features, Z)}, mapped)
 
 
 def _by_perceptron(rows: Array, Z: Array, rng: np.random.Generator) -> Back:
@@ -91,7 +72,12 @@ def _by_perceptron(rows: Array, Z: Array, rng: np.random.Generator) -> Back:
     design = np.hstack([rows, np.tanh(rows @ W1 + b1), np.ones((len(rows), 1))])
     found = _ridge(design, Z)
     start = {"W0": found[:d], "W1": W1, "b1": b1, "W2": found[d:-1], "b2": found[-1]}
-    return Back("mlp", rows, start)
+
+    def mapped(p: dict[str, Array], shift: Array, stretch: Array) -> BackMap:
+        W2, b2 = p["W2"] / stretch, (p["b2"] - shift) / stretch
+        return Perceptron(p["W0"] / stretch, p["W1"], p["b1"], W2, b2)
+
+    return Back("mlp", rows, start, mapped)
 
 
 def _ridge(design: Array, Z: Array) -> Array:

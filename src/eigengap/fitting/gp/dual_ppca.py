@@ -32,7 +32,10 @@ def fit_linear(columns: ObservedColumns, q: int) -> LatentFit:
     Z, slopes = np.zeros((n, q)), np.zeros(q)
     Z[:, :kept] = np.sqrt(n) * V[:, :kept] * sign_rule(V[:, :kept])
     slopes[:kept] = (lam[:kept] - sigma2) / n
-    likelihood = _log_likelihood(lam, kept, sigma2, d)
+    # -d/2 (n ln 2 pi + ln |C| + tr C^-1 Y Y'/d) with C of eigenvalues lam_1..lam_q, sigma2, ...
+    log_det = float(np.sum(np.log(lam[:kept]))) + (n - kept) * np.log(sigma2)
+    apart = kept + float(np.sum(lam[kept:])) / sigma2
+    likelihood = float(-0.5 * d * (n * np.log(2.0 * np.pi) + log_det + apart))
     model = _functions(Z[:, :kept], slopes, sigma2, Y)
     trace = Trace(np.array([likelihood]), np.zeros(1), np.zeros(1))
     return LatentFit(model, Z, None, likelihood, trace, True, sigma2 <= FLOOR)
@@ -60,11 +63,3 @@ def _functions(Z: Array, slopes: Array, sigma2: float, Y: Array) -> GaussianProc
         np.zeros(d),
         np.ones(d),
     )
-
-
-def _log_likelihood(lam: Array, q: int, sigma2: float, d: int) -> float:
-    """-d/2 (n ln 2 pi + ln |C| + tr C^-1 Y Y'/d) with C of eigenvalues lam_1..lam_q, sigma2, ..."""
-    n = len(lam)
-    log_det = float(np.sum(np.log(lam[:q]))) + (n - q) * np.log(sigma2)
-    trace = q + float(np.sum(lam[q:])) / sigma2
-    return float(-0.5 * d * (n * np.log(2.0 * np.pi) + log_det + trace))

@@ -23,13 +23,18 @@ are the predictions from all other rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses
+from eigengap.models.gp.kernels import squared_distances
+from eigengap.models.maps.landmark import row_pieces
 
 Own = NDArray[np.intp]  # (n,) which point of the support is the row itself, -1 where none is
 
@@ -40,32 +45,84 @@ STEP = 1e-8  # size of a step at which a row is done
 APART = 0.5  # distance of two starts, where the prior's standard deviation is 1
 MOST_CANDIDATES = 2000  # fitted latents among which starts are sought
 FAR = 1e100  # added to the cost of what is near a start already
-PIECE = 1 << 21  # numbers that are held at a time
+
+
+@dataclass(eq=False)
+class Descent:
+    """Damped steps downhill of many rows, each at its own pace."""
+
+    look: Callable[[NDArray[np.intp], Array], tuple[Array, Array, Array]]
+    """Value (c,), slope (c, p) and curvature (c, p, p) of some rows (c,) at points (c, p)."""
+    step: Callable[[Array, Array, Array], Array]
+    """What to subtract (c, p), from slope, curvature and damping (c,); shorter where damped."""
+    x: Array  # (n, p) where each row is
+    least: float  # size of a step at which a row is done
+    rounding: float = 0.0  # relative to the value, by which it may rise
+
+    def __post_init__(self) -> None:
+        n, self.x = len(self.x), self.x.copy()
+        self.value, self.slope, self.bend = self.look(np.arange(n), self.x)
+        self.damping, self.going = np.full(n, 1e-3), np.ones(n, dtype=bool)
+
+    def steps(self, most: int) -> None:
+        """Up to so many steps of the rows that still go."""
+        for _ in range(most):
+            at = np.flatnonzero(self.going)
+            if len(at) == 0:
+                return
+            step = self.step(self.slope[at], self.bend[at], self.damping[at])
+            value, slope, bend = self.look(at, self.x[at] - step)
+            lower = value <= self.value[at] + self.rounding * (1.0 + np.abs(self.value[at]))
+            went = at[lower]
+            self.x[went] -= step[lower]
+            self.value[went], self.slope[went] = value[lower], slope[lower]
+            self.bend[went] = bend[lower]
+            self.damping[at] *= np.where(lower, 0.2, 5.0)
+            done = np.max(np.abs(step), axis=1) <= self.least
+            self.going[at[done | (self.damping[at] > 1e8)]] = False
 
 
 def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> Array:
     """(n, q) of standardised new rows Y (n, d) with missing values (NaN), from starts (n, k, q)."""
     n, k, q = starts.shape
     found = np.empty((n, q))
-    for rows in pieces(n, k * width(model)):
+    for rows in row_pieces(n, k * width(model)):
         some, own = Y[rows], none_of(n)[rows]
         near, value = first_steps(model, some, starts[rows], own)
-        best = np.argmin(value, axis=1)
-        found[rows] = _descended(model, some, near[np.arange(len(best)), best], own, MOST_STEPS)[0]
+        best = near[np.arange(len(some)), np.argmin(value, axis=1)]
+        found[rows] = _descended(model, some, best, own, MOST_STEPS).x
     return found
 
 
 def first_steps(model: GaussianProcesses, Y: Array, starts: Array, own: Own) -> tuple[Array, Array]:
     """Where some steps lead from the starts (n, k, q), and the values there (n, k)."""
     n, k, q = starts.shape
-    Z, value = _descended(
-        model,
-        np.repeat(Y, k, axis=0),
-        starts.reshape(-1, q),
-        np.repeat(own, k),
-        FIRST_STEPS,
+    Y, own = np.repeat(Y, k, axis=0), np.repeat(own, k)
+    found = _descended(model, Y, starts.reshape(-1, q), own, FIRST_STEPS)
+    return found.x.reshape(n, k, q), found.value.reshape(n, k)
+
+
+def _descended(model: GaussianProcesses, Y: Array, Z: Array, own: Own, most: int) -> Descent:
+    found = Descent(
+        lambda at, Z: Look.at(model, Y[at], Z, own[at]), partial(_damped_step, model), Z, STEP
     )
-    return Z.reshape(n, k, q), value.reshape(n, k)
+    found.steps(most)
+    return found
+
+
+def _damped_step(
+    model: GaussianProcesses, slope: Array, information: Array, damping: Array
+) -> Array:
+    size = np.einsum("nkk->nk", information)
+    damped = information + (damping[:, None] * size)[:, :, None] * np.eye(model.q)
+    return fisher_step(model, damped, slope)
+
+
+def fisher_step(model: GaussianProcesses, information: Array, slope: Array) -> Array:
+    """information^-1 slope (..., q), no longer than slopes describe the functions."""
+    step = np.linalg.solve(information, slope[..., None])[..., 0]
+    most = LONGEST * np.maximum(model.kernel.reach(model.q), 1.0)
+    return np.asarray(step / np.maximum(np.max(np.abs(step) / most, axis=-1, keepdims=True), 1.0))
 
 
 def none_of(n: int) -> Own:
@@ -76,12 +133,6 @@ def none_of(n: int) -> Own:
 def width(model: GaussianProcesses) -> int:
     """Numbers that looking at one point takes."""
     return len(model.support) * (model.q + len(model.reductions))
-
-
-def pieces(n: int, width: int) -> list[slice]:
-    """Rows that are worked on at a time."""
-    step = max(1, PIECE // max(width, 1))
-    return [slice(first, min(first + step, n)) for first in range(0, n, step)]
 
 
 def predictions(model: GaussianProcesses, Z: Array, own: Own) -> tuple[Array, Array]:
@@ -98,39 +149,6 @@ def predictions(model: GaussianProcesses, Z: Array, own: Own) -> tuple[Array, Ar
         mean[np.ix_(rows, columns)] -= (c / b)[:, None] * model.weights[np.ix_(own[rows], columns)]
         variance[:, columns] = (np.maximum(left, 0.0) + model.noise_variance)[:, None]
     return mean, variance
-
-
-@dataclass(frozen=True, eq=False)
-class SharedPoints:
-    """Points at which all rows are looked at, with the predictions there."""
-
-    model: GaussianProcesses
-    Z: Array  # (S, q)
-    k: Array  # (S, M) kernels with the support
-    mean: Array  # (S, d)
-    variance: Array  # (S, d)
-
-    @classmethod
-    def at(cls, model: GaussianProcesses, Z: Array) -> SharedPoints:
-        k = model.kernel.matrix(Z, model.support)
-        return cls(model, Z, k, *predictions(model, Z, none_of(len(Z))))
-
-    def without(self, own: Own) -> tuple[Array, Array]:
-        """The predictions (n, S, d) for rows that are left out of them, or not."""
-        model, (S, d) = self.model, self.mean.shape
-        mean = np.broadcast_to(self.mean, (len(own), S, d)).copy()
-        variance = np.broadcast_to(self.variance, (len(own), S, d)).copy()
-        for p, B in enumerate(model.reductions):
-            columns = np.flatnonzero(model.pattern == p)
-            rows = np.flatnonzero(own >= 0)
-            rows = rows[B[own[rows], own[rows]] > 0.0]
-            if len(rows):
-                b, c = B[own[rows], own[rows]], (self.k @ B[:, own[rows]]).T  # (r, S)
-                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
-                at = np.ix_(rows, np.arange(S), columns)
-                mean[at] -= c[:, :, None] * w[:, None, :]
-                variance[at] += (c * c / b[:, None])[:, :, None]
-        return mean, variance
 
 
 def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
@@ -151,8 +169,7 @@ def _taken_out(kB: Array, B: Array, own: Own) -> tuple[NDArray[np.intp], Array, 
     return rows, kB[rows, own[rows]], b
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
+class Look(NamedTuple):
     """Value, slope and information at one point for each row."""
 
     value: Array  # (n,) without the constant of the prior
@@ -164,7 +181,7 @@ class Look:
         k = model.kernel.matrix(Z, model.support)
         dk = model.kernel.slopes(Z, model.support)  # (n, M, q)
         prior = model.kernel.diagonal(Z)
-        prior_slope = _slope_of_diagonal(model, Z)
+        prior_slope = model.kernel.slopes_of_diagonal(Z)
         observed = ~np.isnan(Y)
         mean = k @ model.weights
         slopes = np.einsum("nmk,mj->njk", dk, model.weights, optimize=True)
@@ -200,83 +217,26 @@ class Look:
         return cls(value, slope, information)
 
 
-def _slope_of_diagonal(model: GaussianProcesses, Z: Array) -> Array:
-    """d k(z, z) / dz: 0 for kernels of a distance."""
-    total = np.zeros_like(Z)
-    for part in model.kernel.parts:
-        slopes = getattr(part, "variances_of", None)
-        if slopes is not None:
-            total += 2.0 * Z * slopes(Z.shape[1])
-    return total
-
-
-def _descended(
-    model: GaussianProcesses, Y: Array, Z: Array, own: Own, most: int
-) -> tuple[Array, Array]:
-    """Where each row ends, and its value there."""
-    Z = Z.copy()
-    n, q = Z.shape
-    at = Look.at(model, Y, Z, own)
-    value, slope, information = at.value.copy(), at.slope.copy(), at.information.copy()
-    damping, going = np.full(n, 1e-3), np.ones(n, dtype=bool)
-    for _ in range(most):
-        rows = np.flatnonzero(going)
-        if len(rows) == 0:
-            break
-        size = np.einsum("nkk->nk", information[rows])
-        damped = information[rows] + (damping[rows, None] * size)[:, :, None] * np.eye(q)
-        step = fisher_step(model, damped, slope[rows])
-        there = Look.at(model, Y[rows], Z[rows] - step, own[rows])
-        lower = there.value <= value[rows]
-        went = rows[lower]
-        Z[went] -= step[lower]
-        value[went], slope[went] = there.value[lower], there.slope[lower]
-        information[went] = there.information[lower]
-        damping[went] *= 0.2
-        damping[rows[~lower]] *= 5.0
-        done = np.max(np.abs(step), axis=1) <= STEP
-        going[rows[done | (damping[rows] > 1e8)]] = False
-    return Z, value
-
-
-def fisher_step(model: GaussianProcesses, information: Array, slope: Array) -> Array:
-    """information^-1 slope (..., q), no longer than slopes describe the functions."""
-    step = np.linalg.solve(information, slope[..., None])[..., 0]
-    most = LONGEST * np.maximum(model.kernel.reach(model.q), 1.0)
-    return np.asarray(step / np.maximum(np.max(np.abs(step) / most, axis=-1, keepdims=True), 1.0))
-
-
 def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array:
     """k latents (n, k, q) for each row from which to seek its own, away from each other.
 
     Of the fitted latents Z (N, q) the one at which the row is most probable, prior included; then
     the most probable of those further than APART from it; and so on. Y (n, d) is standardised.
     """
-    Z = _some(Z)
+    if len(Z) > MOST_CANDIDATES:  # evenly spaced
+        Z = Z[np.linspace(0, len(Z) - 1, MOST_CANDIDATES).round().astype(np.intp)]
     observed = ~np.isnan(Y)
     x, m = np.where(observed, Y, 0.0), observed.astype(np.float64)
     mean, variance = predictions(model, Z, none_of(len(Z)))
     of_mask = (np.log(variance) + mean**2 / variance).T
     prior = np.sum(Z * Z, axis=1)
     starts = np.empty((len(Y), k, Z.shape[1]))
-    for rows in pieces(len(Y), len(Z)):
+    for rows in row_pieces(len(Y), len(Z)):
         costs = m[rows] @ of_mask + (x[rows] ** 2) @ (1.0 / variance).T
         costs += prior - 2.0 * x[rows] @ (mean / variance).T
         for j in range(k):
             best = Z[np.argmin(costs, axis=1)]
             starts[rows, j] = best
-            near = _squared_distances(best, Z) <= APART**2
+            near = squared_distances(best, Z) <= APART**2
             costs = np.where(near, costs + FAR, costs)
     return starts
-
-
-def _some(Z: Array) -> Array:
-    """At most MOST_CANDIDATES of the rows, evenly spaced."""
-    if len(Z) <= MOST_CANDIDATES:
-        return Z
-    return Z[np.linspace(0, len(Z) - 1, MOST_CANDIDATES).round().astype(np.intp)]
-
-
-def _squared_distances(A: Array, B: Array) -> Array:
-    squares = np.sum(A * A, axis=1)[:, None] + np.sum(B * B, axis=1)
-    return np.asarray(squares - 2.0 * (A @ B.T))

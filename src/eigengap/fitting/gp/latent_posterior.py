@@ -1,4 +1,8 @@
-"""The posterior of the latent of each row, several modes and curved ridges included.
+"""What a fitted GPLVM says of rows, fitted and new: latents, densities, expected cells.
+
+A row that was in the fit, cell for cell, is recognised. A Bayesian fit has the Gaussian of its
+latent. An exact fit judges it by the other rows: its own cells are taken out of the processes.
+Of all others the posterior of the latent is found, several modes and curved ridges included:
 
 p(z | x) of a row is proportional to p(x | z) N(z; 0, I). A sheet that comes near itself has rows
 which may belong to either of two folds, and a row of which little was observed may lie anywhere
@@ -24,7 +28,7 @@ Moments of cells follow by the law of total variance, over z of the mean and of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,19 +38,22 @@ from scipy.special import ndtri
 from eigengap.fitting.gp.latent_points import (
     Look,
     Own,
-    SharedPoints,
     cost,
     first_steps,
     fisher_step,
     likely_starts,
-    pieces,
+    most_probable,
+    none_of,
     predictions,
     width,
 )
+from eigengap.fitting.graph.duplicate_rows import Rows, found_among, row_hashes
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses
+from eigengap.models.maps.landmark import row_pieces
 
-STARTS = 16  # fitted latents from which modes are sought
+STARTS = 3  # fitted latents from which that of a new row is optimised
+MODES = 16  # fitted latents from which modes are sought
 CENTRES = 16  # points that are resampled for a further round
 EACH = 32  # points about each
 OF_PRIOR = 2048  # points from the prior, the same for all rows
@@ -54,6 +61,90 @@ ENOUGH = 400.0  # effective number of points, after which no round follows
 ROUNDS = 4  # at most
 STRAIGHT = 0.5  # of a length scale: where functions are still near their tangents
 WIDER = 1.3  # by which proposals exceed Laplace's covariances: the tails must be reached
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLatents:
+    """The latents of the n fitted rows, and the processes from them to the columns."""
+
+    model: GaussianProcesses
+    predictive: GaussianProcesses  # the same with the noise of new cells
+    Y: Array  # (n, d) the fitted rows, standardised
+    Z: Array  # (n, q) latents, or their means
+    sd: Array | None  # (n, q) their standard deviations; None of an exact fit
+
+    @cached_property
+    def _hashes(self) -> NDArray[np.uint8]:
+        return row_hashes(self.Y)
+
+    def own(self, Y: Array) -> Rows:
+        """(c,) the fitted row that each row Y (c, d) is, cell for cell, or -1."""
+        return found_among(row_hashes(Y), self._hashes)
+
+    def latents(self, Y: Array) -> Array:
+        """(c, q) the latents of standardised rows: the fitted ones, or the most probable."""
+        own = self.own(Y)
+        Z = np.zeros((len(Y), self.model.q))  # the prior mean, of a row without observed values
+        Z[own >= 0] = self.Z[own[own >= 0]]
+        new = np.flatnonzero((own < 0) & ~np.all(np.isnan(Y), axis=1))
+        if len(new):
+            Z[new] = self._most_probable(Y[new])
+        return Z
+
+    def _most_probable(self, Y: Array) -> Array:
+        starts = likely_starts(self.predictive, Y, self.Z, STARTS)
+        if self.sd is None:
+            return most_probable(self.predictive, Y, starts)
+        from eigengap.fitting.autodiff import latent_rows
+
+        s = np.broadcast_to(np.mean(self.sd**2, axis=0), starts.shape)
+        return latent_rows.most_probable(self.model, Y, starts, s).mu
+
+    def posterior(self, Y: Array) -> LatentPosterior:
+        """Moments of the latents of standardised rows, over all the places where they may be."""
+        # Only an exact fit has a point of its support for each row that can be left out.
+        each = self.sd is None and len(self.model.support) == len(self.Z)
+        own = self.own(Y) if each else none_of(len(Y))
+        return latent_posterior(self.predictive, Y, self.Z, own)
+
+    def moments(self, Y: Array, at: Array | None = None) -> tuple[Array, Array]:
+        """Mean (c, q) and covariance (c, q, q) of the latents of standardised rows.
+
+        at (c, q) are latents known otherwise, about which the covariance is then taken.
+        """
+        q = self.model.q
+        mean, cov = np.empty((len(Y), q)), np.empty((len(Y), q, q))
+        fitted, own = self._with_gaussian(Y)
+        if self.sd is not None:
+            mean[fitted] = self.Z[own]
+            cov[fitted] = self.sd[own][:, :, None] ** 2 * np.eye(q)
+        new = np.flatnonzero(~fitted)
+        if len(new):
+            found = self.posterior(Y[new])
+            mean[new], cov[new] = found.mean, found.cov
+            if at is not None:
+                off = found.mean - at[new]
+                mean[new] = at[new]
+                cov[new] += off[:, :, None] * off[:, None, :]
+        return mean, cov
+
+    def cells(self, Y: Array) -> tuple[Array, Array]:
+        """Mean and variance (c, d) of the cells of standardised rows, in data units."""
+        mean, variance = np.empty(Y.shape), np.empty(Y.shape)
+        fitted, own = self._with_gaussian(Y)
+        if self.sd is not None and len(own):
+            mean[fitted], variance[fitted] = self.model.expect(self.Z[own], self.sd[own] ** 2)
+        if not fitted.all():
+            found = self.posterior(Y[~fitted])
+            mean[~fitted] = found.cells * self.model.unit + self.model.mean
+            variance[~fitted] = found.variance * self.model.unit**2
+        return mean, variance
+
+    def _with_gaussian(self, Y: Array) -> tuple[NDArray[np.bool_], Rows]:
+        """Which rows have a Gaussian of their own from the fit, and which fitted rows they are."""
+        own = self.own(Y)
+        fitted = own >= 0 if self.sd is not None else np.zeros(len(Y), dtype=bool)
+        return fitted, own[fitted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +175,9 @@ def latent_posterior(
         np.empty((n, q)), np.empty((n, q, q)), np.empty(n),
         np.empty((n, d)), np.empty((n, d)), np.empty(n),
     )  # fmt: skip
-    starts = likely_starts(model, Y, candidates, STARTS)
-    prior = SharedPoints.at(model, _deviates(OF_PRIOR, q))
-    for rows in pieces(n, CENTRES * EACH * (len(model.support) + d) + STARTS * width(model)):
+    starts = likely_starts(model, Y, candidates, MODES)
+    prior = _PriorPoints.at(model, _deviates(OF_PRIOR, q))
+    for rows in row_pieces(n, CENTRES * EACH * (len(model.support) + d) + MODES * width(model)):
         _fill(found, np.arange(n)[rows], model, Y[rows], starts[rows], own[rows], prior)
     empty = np.all(np.isnan(Y), axis=1)  # whose posterior is the prior
     found.mean[empty], found.cov[empty], found.log_density[empty] = 0.0, np.eye(q), 0.0
@@ -119,24 +210,12 @@ class _Points:
         return np.asarray(np.exp(self.log_weights - _log_sum(self.log_weights)[:, None]))
 
     def joined(self, other: _Points) -> _Points:
-        def both(a: Array, b: Array) -> Array:
-            return np.concatenate([a, b], axis=1)
-
-        return _Points(
-            both(self.Z, other.Z),
-            both(self.cost, other.cost),
-            both(self.mean, other.mean),
-            both(self.variance, other.variance),
-            both(self.centres, other.centres),
-            both(self.precision, other.precision),
-            np.concatenate([self.count, other.count]),
-        )
+        both = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return _Points(*(np.concatenate(pair, axis=min(1, pair[0].ndim - 1)) for pair in both))
 
     def of(self, rows: NDArray[np.intp]) -> _Points:
-        return _Points(
-            self.Z[rows], self.cost[rows], self.mean[rows], self.variance[rows],
-            self.centres[rows], self.precision[rows], self.count,
-        )  # fmt: skip
+        some = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "count"}
+        return replace(self, **some)
 
     def moments(self, rows: NDArray[np.intp]) -> LatentPosterior:
         w, Z, means = self.weights[rows, None], self.Z[rows], self.mean[rows]
@@ -182,13 +261,11 @@ def _fill(
     Y: Array,
     starts: Array,
     own: Own,
-    prior: SharedPoints,
+    prior: _PriorPoints,
 ) -> None:
     """Put the moments of some rows where they belong."""
     ends, _ = first_steps(model, Y, starts, own)
-    points = _drawn(model, Y, own, *_gaussians(model, Y, ends, own)).joined(
-        _of_prior(Y, own, prior)
-    )
+    points = _drawn(model, Y, own, *_gaussians(model, Y, ends, own)).joined(prior.of(Y, own))
     for left in range(ROUNDS, -1, -1):
         w = points.weights
         enough = (1.0 / np.sum(w * w, axis=1) >= ENOUGH) | (left == 0)
@@ -197,36 +274,62 @@ def _fill(
             return
         going = np.flatnonzero(~enough)
         rows, Y, own, points = rows[going], Y[going], own[going], points.of(going)
-        centres, precision = _moved(model, Y, _resampled(points.Z, w[going]), own)
-        points = points.joined(_drawn(model, Y, own, centres, precision))
+        centres = _resampled(points.Z, w[going])
+        further = _drawn(model, Y, own, *_gaussians(model, Y, centres, own, move=True))
+        points = points.joined(further)
 
 
-def _looked(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    """Slopes (n, K, q) and local precisions (n, K, q, q) at points (n, K, q) of each row."""
+def _gaussians(
+    model: GaussianProcesses, Y: Array, Z: Array, own: Own, move: bool = False
+) -> tuple[Array, Array]:
+    """Gaussians about points (n, K, q) of each row: centres, and precisions (n, K, q, q).
+
+    No wider than functions are straight, nor further than that by one step of Fisher scoring,
+    where they are to move.
+    """
     n, K, q = Z.shape
     at = Look.at(model, np.repeat(Y, K, axis=0), Z.reshape(-1, q), np.repeat(own, K))
     local = at.information + np.diag((STRAIGHT * model.kernel.reach(q)) ** -2)
-    return at.slope.reshape(n, K, q), local.reshape(n, K, q, q)
+    local = local.reshape(n, K, q, q)
+    if move:
+        Z = Z - fisher_step(model, local, at.slope.reshape(n, K, q))
+    return Z, local / WIDER
 
 
-def _gaussians(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    return Z, _looked(model, Y, Z, own)[1] / WIDER
+@dataclass(frozen=True, eq=False)
+class _PriorPoints:
+    """Points from the prior, at which all rows are looked at, with the predictions there."""
 
+    model: GaussianProcesses
+    Z: Array  # (S, q)
+    k: Array  # (S, M) kernels with the support
+    mean: Array  # (S, d)
+    variance: Array  # (S, d)
 
-def _moved(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    """Points after one step of Fisher scoring, no longer than functions are straight."""
-    slope, local = _looked(model, Y, Z, own)
-    return Z - fisher_step(model, local, slope), local / WIDER
+    @classmethod
+    def at(cls, model: GaussianProcesses, Z: Array) -> _PriorPoints:
+        k = model.kernel.matrix(Z, model.support)
+        return cls(model, Z, k, *predictions(model, Z, none_of(len(Z))))
 
-
-def _of_prior(Y: Array, own: Own, shared: SharedPoints) -> _Points:
-    """The shared points, which are from the prior, as points of each row."""
-    n, (S, q) = len(Y), shared.Z.shape
-    mean, variance = shared.without(own)
-    Z = np.broadcast_to(shared.Z, (n, S, q))
-    costs = cost(Y[:, None, :], Z, mean, variance)
-    prior = np.broadcast_to(np.eye(q), (n, 1, q, q))
-    return _Points(Z, costs, mean, variance, np.zeros((n, 1, q)), prior, np.full(1, float(S)))
+    def of(self, Y: Array, own: Own) -> _Points:
+        """As points of each row, which is left out of the predictions where it is its own."""
+        model, n, (S, q), d = self.model, len(Y), self.Z.shape, Y.shape[1]
+        mean = np.broadcast_to(self.mean, (n, S, d)).copy()
+        variance = np.broadcast_to(self.variance, (n, S, d)).copy()
+        for p, B in enumerate(model.reductions):
+            columns = np.flatnonzero(model.pattern == p)
+            rows = np.flatnonzero(own >= 0)
+            rows = rows[B[own[rows], own[rows]] > 0.0]
+            if len(rows):
+                b, c = B[own[rows], own[rows]], (self.k @ B[:, own[rows]]).T  # (r, S)
+                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
+                at = np.ix_(rows, np.arange(S), columns)
+                mean[at] -= c[:, :, None] * w[:, None, :]
+                variance[at] += (c * c / b[:, None])[:, :, None]
+        Z = np.broadcast_to(self.Z, (n, S, q))
+        unit = np.broadcast_to(np.eye(q), (n, 1, q, q))
+        costs = cost(Y[:, None, :], Z, mean, variance)
+        return _Points(Z, costs, mean, variance, np.zeros((n, 1, q)), unit, np.full(1, float(S)))
 
 
 def _drawn(

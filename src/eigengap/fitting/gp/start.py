@@ -64,14 +64,14 @@ def standardise(values: Array, by_column: bool) -> Standard:
     return Standard(given, mean, np.where(varies, size, usual), total)
 
 
-def principal_start(filled: Array, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def principal_start(complete: Array, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Principal components of a standardised, imputed table, each of unit variance: (n, q).
 
     And the share of the variance along each (q,). These are the latents of probabilistic PCA but
     for their scale. Dimensions beyond the rank of the table start at random.
     """
-    n = len(filled)
-    U, values, _ = np.linalg.svd(filled - np.mean(filled, axis=0), full_matrices=False)
+    n = len(complete)
+    U, values, _ = np.linalg.svd(complete - np.mean(complete, axis=0), full_matrices=False)
     lam = values**2
     r = min(q, int(np.count_nonzero(lam > 1e-12 * max(lam[0], 1e-300))), n - 1)
     Z = rng.normal(size=(n, q))
@@ -124,7 +124,7 @@ class ObservedColumns:
     Y : (n, c) values, and a last column of zeros; where nothing is missing and d > n, a root R
         with R R' = Y Y' in their place, for columns come in only through these products
     groups : (P, n) 1 where the columns of a group were observed
-    members : (P, k) columns of Y in each group, filled up by the column of zeros
+    members : (P, k) columns of Y in each group, padded by the column of zeros
     counts : (P,) number of columns of the table in each group
     of_column : (d,) the group of each column of the table
     table : (n, d) the values themselves
@@ -165,7 +165,10 @@ def observed_columns(table: Array) -> ObservedColumns:
     counts = np.bincount(of_column)
     values = np.where(observed, table, 0.0)
     rooted = observed.all() and d > n
-    Y = _root(values) if rooted else values
+    Y = values
+    if rooted:
+        lam, V = np.linalg.eigh(values @ values.T)
+        Y = V * np.sqrt(np.maximum(lam, 0.0))
     width = Y.shape[1] if rooted else int(counts.max())
     members = np.full((len(patterns), width), Y.shape[1])
     for p in range(len(patterns)):
@@ -181,12 +184,6 @@ def observed_columns(table: Array) -> ObservedColumns:
     )
 
 
-def _root(Y: Array) -> Array:
-    """R (n, n) with R R' = Y Y'."""
-    lam, V = np.linalg.eigh(Y @ Y.T)
-    return np.asarray(V * np.sqrt(np.maximum(lam, 0.0)))
-
-
 # The fit ---------------------------------------------------------------------------------------
 
 
@@ -198,7 +195,6 @@ class Start:
     shares: Array  # (q,) share of the data's variance along each
     kernel: LatentKernel  # what it leaves open is chosen
     of_row: Rows  # (n,) which latent each row has: rows that are equal have one
-    noise_variance: float = NOISE
     back: Back | None = None
 
     @property

@@ -12,6 +12,9 @@ De Silva and Tenenbaum (2003), "Global versus local methods in nonlinear dimensi
 m landmarks are scaled, and every row is triangulated from its distances to them; then all are
 rotated to the principal axes of the whole, about their mean.
 
+The length of the shortest path along the neighbourhood graph stands for the distance along the
+surface that the rows lie on (Bernstein et al. 2000 for when it converges to it).
+
 All is done in units of a power of two near the largest distance, which costs no digit: squares of
 squares of distances would leave float64 long before the distances do, and what counts as zero is
 then a share of them.
@@ -23,25 +26,26 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import frexp, isfinite, sqrt
+from typing import Literal
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import dijkstra, floyd_warshall
 
-from eigengap.fitting.eigen.krylov import block_width, top_eigenpairs
-from eigengap.fitting.eigen.range import power_of_ten
-from eigengap.fitting.eigen.symmetric import (
-    FEW,
-    SMALL,
-    Eigenpairs,
-    double_centred,
-    leading_eigenpairs,
-)
+from eigengap.compiled import geodesics as compiled
+from eigengap.fitting.eigen.symmetric import SMALL, double_centred, leading_of, scaled_axes
 from eigengap.fitting.graph.mds import fit_distances
+from eigengap.fitting.graph.pairs import LARGEST, refuse_range
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.maps.distances import GowerMap, inner_products
 from eigengap.models.maps.geodesic import PIECE_BYTES, GeodesicMap
-from eigengap.runtime.memory import require_pairs
+from eigengap.models.maps.graph import Graph
+from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
+from eigengap.statistics.moments import power_of_ten
+
+Method = Literal["auto", "D", "FW"]
 
 ANGLE = 1e-9  # of eigenvectors
 SQUARED_BYTES = 1 << 20  # of rows that are squared at a time, to stay in the cache
@@ -49,6 +53,9 @@ PAIRS = 1 << 21  # of rows whose distances are compared, about so many at most
 SAME = 1e-8  # as a share of the largest, up to which two distances are the same
 FARTHEST = 1000  # exponent of a unit, whose inverse is then finite too
 EPS = float(np.finfo(np.float64).eps)
+WAY_OUT = (
+    'landmarks=200 keeps the distances to so many rows only, landmarks="auto" chooses their number'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +69,102 @@ class IsomapFit:
     error: float  # Frobenius norm of B less its fitted part, over its side (of landmarks: theirs)
     landmarks: NDArray[np.int64] | None = None  # (m,) rows, None where all pairs were used
     passes: int = 1  # products with B; 1 where LAPACK took it as a whole
+
+
+def fit_isomap(
+    graph: Graph,
+    q: int,
+    m: int | None,
+    *,
+    method: Method = "auto",
+    dense: bool = False,
+    n_jobs: int | None = None,
+    seed: int = 0,
+) -> IsomapFit:
+    """Isomap of a connected graph, from m landmarks that are spread over it, or from all pairs."""
+    _require_lengths(graph)
+    if m is None:
+        return fit_pairs(geodesics(graph, method, n_jobs), q, dense, n_jobs)
+    chosen = spread_out(graph, m, np.random.default_rng(seed))
+    if len(chosen) <= q:
+        raise ValueError(
+            f"only {len(chosen)} rows differ, too few landmarks for n_components={q}: take "
+            "landmarks=None"
+        )
+    return fit_on_landmarks(paths_to(graph, chosen, n_jobs), chosen, q)
+
+
+def _require_lengths(graph: Graph) -> None:
+    """Refuse lengths that a metric has no value for, and those whose sums or squares overflow."""
+    largest = float(np.max(graph.lengths, initial=0.0))
+    if largest <= LARGEST:
+        return
+    if isfinite(largest):
+        refuse_range(largest, "distances to neighbours")
+    low, high, lengths = graph.edges
+    at = int(np.argmax(~np.isfinite(lengths)))
+    raise ValueError(
+        f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "
+        "no value there. Leave out one of the two, or use another metric"
+    )
+
+
+# Geodesic distances -------------------------------------------------------------------------
+
+
+def require_geodesics(n: int, m: int | None) -> None:
+    """Refuse distances of n rows to m landmarks, or to all, that memory does not hold."""
+    if m is None:
+        require_pairs(n, "a matrix of geodesic distances between all pairs", WAY_OUT, copies=1.1)
+    else:
+        what = f"the geodesic distances of {n} rows to {m} landmarks"
+        require_memory(2 * 8.0 * n * m, what, "take fewer landmarks")
+
+
+def geodesics(graph: Graph, method: Method = "auto", n_jobs: int | None = None) -> Array:
+    """Lengths (n, n) of the shortest paths between all nodes; inf where there is none.
+
+    "FW" is SciPy's Floyd-Warshall algorithm, n^3 steps whatever the graph.
+    """
+    if method == "FW":
+        return np.asarray(floyd_warshall(_csr(graph), directed=True))
+    return compiled.all_pairs(graph.indptr, graph.indices, graph.lengths, n_jobs)
+
+
+def paths_to(graph: Graph, landmarks: NDArray[np.int64], n_jobs: int | None = None) -> Array:
+    """Lengths (n, m) of the shortest paths of all nodes to m of them."""
+    found = compiled.from_sources(graph.indptr, graph.indices, graph.lengths, landmarks, n_jobs)
+    return np.ascontiguousarray(found.T)  # a new row gathers whole rows of its neighbours
+
+
+def spread_out(graph: Graph, m: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """m nodes far from each other along the graph, ascending; fewer where fewer are apart.
+
+    Drawn by the square of their distance to the nearest that was drawn before, as by k-means++
+    (Arthur and Vassilvitskii 2007), but as many at a time as there are already (k-means||, Bahmani
+    et al. 2012): each round is a single run of Dijkstra's algorithm.
+    """
+    lengths = _csr(graph)
+    chosen = rng.integers(graph.n, size=1)
+    while len(chosen) < m:
+        nearest = dijkstra(lengths, directed=True, indices=chosen, min_only=True)
+        farthest = float(np.max(nearest))
+        if farthest == 0.0:
+            break
+        weight = (nearest / farthest) ** 2
+        apart = int(np.count_nonzero(weight))
+        count = min(len(chosen), m - len(chosen), apart)
+        drawn = rng.choice(graph.n, count, replace=False, p=weight / np.sum(weight))
+        chosen = np.concatenate([chosen, drawn])
+    return np.sort(chosen)
+
+
+def _csr(graph: Graph) -> scipy.sparse.csr_array:
+    """As SciPy's graph routines want it: indices of 32 bits."""
+    lengths = graph.csr()
+    lengths.indices = lengths.indices.astype(np.int32)
+    lengths.indptr = lengths.indptr.astype(np.int32)
+    return lengths
 
 
 # Units --------------------------------------------------------------------------------------
@@ -97,22 +200,13 @@ def fit_pairs(D: Array, q: int, dense: bool = False, n_jobs: int | None = None) 
     n = len(D)
     unit = unit_of(D)
     squares = _Squares(D, unit, n_jobs)
-    found, passes = _eigenpairs(squares, q, dense)
-    floor = n * EPS * max(0.5 * squares.largest, abs(float(found.lam[0])))
-    Z, A, dimensions = _scaled(found, floor)
+    found, passes = leading_of(squares.apply, squares.formed, n, None if dense else q, ANGLE)
+    lam = found.lam[:q]
+    floor = n * EPS * max(0.5 * squares.largest, abs(float(lam[0])))
+    Z, A, dimensions = scaled_axes(lam, found.V[:, :q], floor)  # signs are those of V
     model = GeodesicMap(D, GowerMap(A, squares.means), np.zeros(q), Z * unit, unit)
-    lam, error = found.lam * unit * unit, _error(squares.size, found.lam, n) * unit * unit
+    lam, error = lam * unit * unit, _error(squares.size, lam, n) * unit * unit
     return IsomapFit(model.Z, model, lam, dimensions, error, passes=passes)
-
-
-def _scaled(found: Eigenpairs, floor: float) -> tuple[Array, Array, int]:
-    """Z = V lam^1/2 and A = V lam^-1/2, 0 where an eigenvalue is not above `floor`; how many are.
-
-    Signs are those of V.
-    """
-    length = np.sqrt(np.where(found.lam > floor, found.lam, 0.0))
-    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
-    return found.V * length, found.V * inverse, int(np.count_nonzero(length))
 
 
 def _error(size: float, lam: Array, n: int) -> float:
@@ -177,51 +271,28 @@ class _Squares:
             in_threads(piece, range(0, n, step), workers_for(self.n_jobs))
 
 
-def _eigenpairs(squares: _Squares, q: int, dense: bool) -> tuple[Eigenpairs, int]:
-    """The leading ones, and how many products with a block they took."""
-    n = len(squares.D)
-    if dense or n <= SMALL or FEW * block_width(q) > n:
-        found = leading_eigenpairs(squares.formed(), None if dense else q)
-        return Eigenpairs(found.lam[:q], found.V[:, :q], complete=q == n), 1
-    top = top_eigenpairs(squares.apply, n, q, angle=ANGLE)
-    if not top.certified:
-        return leading_eigenpairs(squares.formed(), q), top.passes
-    return Eigenpairs(top.lam, top.U * sign_rule(top.U), complete=False), top.passes
-
-
 # Landmarks ----------------------------------------------------------------------------------
 
 
 def fit_on_landmarks(paths: Array, landmarks: NDArray[np.int64], q: int) -> IsomapFit:
     """Scaling of m landmarks, all n rows triangulated by their distances paths (n, m) to them."""
-    with one_blas_thread() if len(landmarks) <= SMALL else nullcontext():
-        return _fit_on_landmarks(paths, landmarks, q)
-
-
-def _fit_on_landmarks(paths: Array, landmarks: NDArray[np.int64], q: int) -> IsomapFit:
-    unit = unit_of(paths)
-    _require_finite((float(np.max(paths)) / unit) ** 2, unit, len(paths))
-    between = paths[landmarks] / unit
-    between = 0.5 * (between + between.T)  # equal but for rounding
-    scaling = fit_distances(between, q)
-    assert isinstance(scaling.model, GowerMap)
-    plain = _triangulated(paths, unit, scaling.model)
-    Z, rotation, shift, lam = _principal_axes(plain, scaling.dimensions)
-    gower = GowerMap(scaling.model.A @ rotation, scaling.model.means)
-    model = GeodesicMap(paths, gower, shift * unit, Z * unit, unit)
-    B = double_centred(inner_products(between))[0]
-    error = _error(float(np.sum(B * B)), scaling.spectrum.lam[:q], len(B)) * unit * unit
+    (n, m), unit = paths.shape, unit_of(paths)
+    with one_blas_thread() if m <= SMALL else nullcontext():
+        _require_finite((float(np.max(paths)) / unit) ** 2, unit, n)
+        between = paths[landmarks] / unit
+        between = 0.5 * (between + between.T)  # equal but for rounding
+        scaling = fit_distances(between, q)
+        gower = scaling.model
+        assert isinstance(gower, GowerMap)
+        step = max(1, PIECE_BYTES // (8 * m))
+        pieces = (paths[start : start + step] / unit for start in range(0, n, step))
+        Z = np.concatenate([gower.forward(inner_products(piece)) for piece in pieces])
+        Z, rotation, shift, lam = _principal_axes(Z, scaling.dimensions)
+        rotated = GowerMap(gower.A @ rotation, gower.means)
+        model = GeodesicMap(paths, rotated, shift * unit, Z * unit, unit)
+        B = double_centred(inner_products(between))[0]
+        error = _error(float(np.sum(B * B)), scaling.spectrum.lam[:q], m) * unit * unit
     return IsomapFit(model.Z, model, lam * unit * unit, scaling.dimensions, error, landmarks)
-
-
-def _triangulated(paths: Array, unit: float, gower: GowerMap) -> Array:
-    n, m = paths.shape
-    Z = np.empty((n, gower.q))
-    step = max(1, PIECE_BYTES // (8 * m))
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        Z[rows] = gower.forward(inner_products(paths[rows] / unit))
-    return Z
 
 
 def _principal_axes(Z: Array, dimensions: int) -> tuple[Array, Array, Array, Array]:
@@ -271,18 +342,11 @@ def residual_variances(paths: Array, landmarks: NDArray[np.int64] | None, Z: Arr
     for k in range(Z.shape[1]):
         apart = (Z[rows, k, None] - Z[at, k])[other] / unit
         square += apart * apart
-        found[k] = _residual_variance(delta, np.sqrt(square))
+        d, fitted = delta - np.mean(delta), np.sqrt(square)
+        fitted = fitted - np.mean(fitted)
+        size = float(d @ d) * float(fitted @ fitted)
+        if size > (len(d) * EPS * float(d @ d + fitted @ fitted)) ** 2:
+            found[k] = max(1.0 - float(d @ fitted) ** 2 / size, 0.0)
+        else:  # either does not vary
+            found[k] = 0.0 if np.allclose(d, fitted, atol=SAME) else 1.0
     return found
-
-
-def _residual_variance(d: Array, fitted: Array) -> float:
-    """1 - r^2 of distances in units of the largest.
-
-    Where either does not vary, 0 if they are the same and 1 if they are not.
-    """
-    d, fitted = d - np.mean(d), fitted - np.mean(fitted)
-    size = float(d @ d) * float(fitted @ fitted)
-    rounding = (len(d) * EPS) ** 2
-    if size <= rounding * float(d @ d + fitted @ fitted) ** 2:
-        return 0.0 if np.allclose(d, fitted, atol=SAME) else 1.0
-    return max(1.0 - float(d @ fitted) ** 2 / size, 0.0)

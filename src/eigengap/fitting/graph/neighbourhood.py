@@ -169,8 +169,12 @@ def joined(
     count, labels = graph.components
     low, high, lengths = bridged(graph, distances).edges
     across = np.flatnonzero(labels[low] != labels[high])
+    # By ranks of the lengths, from 1 on: scipy takes a length of 0 for no edge.
+    rank = np.empty(len(across))
+    rank[np.argsort(lengths[across], kind="stable")] = np.arange(1, len(across) + 1)
     ends = labels[low[across]], labels[high[across]]
-    kept = across[_of_spanning_tree(*ends, lengths[across], count)]
+    between = scipy.sparse.coo_array((rank, ends), shape=(count, count)).tocsr()
+    kept = across[np.isin(rank, minimum_spanning_tree(between).data)]
     i, j = low[kept], high[kept]
     weight = np.full(len(i), float(np.min(W.data)) if W.nnz else 1.0)
     if t is not None:
@@ -179,18 +183,3 @@ def joined(
     found = scipy.sparse.csr_array(W + more + more.T)
     found.sort_indices()
     return found
-
-
-def _of_spanning_tree(
-    a: NDArray[Any], b: NDArray[Any], lengths: Array, count: int
-) -> NDArray[np.bool_]:
-    """Which of the edges between components a and b are in the minimum spanning tree.
-
-    By ranks of the lengths, from 1 on: scipy takes a length of 0 for no edge.
-    """
-    rank = np.empty(len(lengths))
-    rank[np.argsort(lengths, kind="stable")] = np.arange(1, len(lengths) + 1)
-    tree = minimum_spanning_tree(
-        scipy.sparse.coo_array((rank, (a, b)), shape=(count, count)).tocsr()
-    )
-    return np.isin(rank, tree.data)

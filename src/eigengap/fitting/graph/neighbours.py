@@ -20,15 +20,8 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from eigengap.exceptions import MissingExtraError
+from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.distances import CheckedMetric, estimated, naming_rows, nan_euclidean
-from eigengap.fitting.graph.stored import (
-    csr_of,
-    is_sparse,
-    nearest_stored,
-    selected,
-    stored_distances,
-    without_diagonal,
-)
 from eigengap.linalg import Array
 from eigengap.runtime.threads import workers_for
 from eigengap.sources.base import Block
@@ -83,18 +76,14 @@ class Search:
             )
             return replace(self, metric_params={**given, **found})
         if given and isinstance(self.metric, str) and self.algorithm != "approximate":
-            self._try(rows)
+            try:  # which arguments it takes shows by a distance of two rows
+                pairwise_distances(rows[:2], metric=self.metric, **self.arguments)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f'metric="{self.metric}" does not take metric_params={self.metric_params} '
+                    f'({error}); metric="minkowski" takes "p" and "w"'
+                ) from None
         return self
-
-    def _try(self, rows: Any) -> None:
-        """Refuse arguments that the metric does not take, by a distance of two rows."""
-        try:
-            pairwise_distances(rows[:2], metric=self.metric, **self.arguments)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f'metric="{self.metric}" does not take metric_params={self.metric_params} '
-                f'({error}); metric="minkowski" takes "p" and "w"'
-            ) from None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -103,19 +92,6 @@ class Search:
         if self.metric == "minkowski":
             given.setdefault("p", self.p)
         return given
-
-    def has_tree(self, rows: Any) -> bool:
-        """Whether SciPy's tree serves."""
-        small = isinstance(rows, np.ndarray) and rows.shape[1] <= TREE_DIMENSIONS
-        return self.is_euclidean and small and self.algorithm in ("auto", "kd_tree")
-
-    def require_rows(self, n: int) -> None:
-        """Refuse more neighbours than there are other rows."""
-        if self.n_neighbors is not None and self.n_neighbors >= n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be smaller than the number of rows "
-                f"(n_samples={n}): a row is not its own neighbour"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +105,22 @@ class Neighbours:
 
     @classmethod
     def of(cls, search: Search, rows: Any) -> Neighbours:
-        search.require_rows(rows.shape[0])
+        if search.n_neighbors is not None and search.n_neighbors >= rows.shape[0]:
+            raise ValueError(
+                f"n_neighbors={search.n_neighbors} must be smaller than the number of rows "
+                f"(n_samples={rows.shape[0]}): a row is not its own neighbour"
+            )
         search = search.completed(rows)
-        if search.metric == "precomputed" and is_sparse(rows):
+        dense = isinstance(rows, np.ndarray)
+        if search.metric == "precomputed" and stored.is_sparse(rows):
             return cls(search, rows, None)
-        if search.has_tree(rows):
+        takes_tree = search.is_euclidean and search.algorithm in ("auto", "kd_tree")
+        if takes_tree and dense and rows.shape[1] <= TREE_DIMENSIONS:
             return cls(search, rows, cKDTree(rows))
         if search.metric == "nan_euclidean":
             return cls(search, rows, Exhaustive(rows, nan_euclidean))
         # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
         # far away must not take those of all others.
-        dense = isinstance(rows, np.ndarray)
         centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
         with naming_rows(rows):
             index = _index(search, rows if centre is None else rows - centre)
@@ -162,20 +143,20 @@ class Neighbours:
     def among(self) -> scipy.sparse.csr_array:
         """Row i stores the distances (n, n) to the neighbours of row i, itself left out."""
         if self.index is None:
-            return self._of_stored(without_diagonal(stored_distances(self.rows)))
+            return self._of_stored(stored.without_diagonal(stored.stored_distances(self.rows)))
         return self._found(None)
 
     def of_new(self, X: Any) -> scipy.sparse.csr_array:
         """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
-        sparse = self.search.metric == "precomputed" and is_sparse(X)
+        sparse = self.search.metric == "precomputed" and stored.is_sparse(X)
         if self.index is None or sparse:
-            return self._of_stored(stored_distances(X))
+            return self._of_stored(stored.stored_distances(X))
         return self._found(X)
 
     def _of_stored(self, distances: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """The neighbours among the rows whose distances (c, n) are stored."""
         if self.search.radius is not None:
-            return selected(distances, distances.data <= self.search.radius)
+            return stored.selected(distances, distances.data <= self.search.radius)
         k = self.search.n_neighbors
         assert k is not None
         counts = np.diff(distances.indptr)
@@ -186,7 +167,7 @@ class Neighbours:
                 f"{counts[row]} distances of row {row} to others: take a smaller n_neighbors, or "
                 "compute the graph with more"
             )
-        return nearest_stored(distances, k)
+        return stored.nearest_stored(distances, k)
 
     def _found(self, X: Any) -> scipy.sparse.csr_array:
         """Neighbours of the new rows X, or of the fitted rows where X is None."""
@@ -199,7 +180,13 @@ class Neighbours:
         elif isinstance(self.index, NearestNeighbors):
             with naming_rows(self.rows, X):
                 lengths, nearest = self.index.kneighbors(self._about(X), n_neighbors=k)
-            lengths, nearest = self._sharpened(X, lengths, nearest)
+            rows = self.rows if X is None else X
+            lengths = self._exact(rows, nearest, lengths)
+            blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else None
+            if blurred is not None and len(blurred):  # rows that products cannot separate
+                lengths[blurred], nearest[blurred] = Exhaustive(self.rows, cdist).kneighbors(
+                    None if X is None else X[blurred], k, at=blurred
+                )
         elif isinstance(self.index, cKDTree) and X is None:
             found = self.index.query(self.rows, k + 1, workers=workers_for(self.search.n_jobs))
             lengths, nearest = _without_self(*found)
@@ -245,32 +232,21 @@ class Neighbours:
         lengths = np.asarray(lengths, dtype=np.float64)
         unknown = ~np.isfinite(lengths)
         if unknown.any():
-            raise ValueError(self._unknown(int(np.argmax(unknown.any(axis=1)))))
+            row = int(np.argmax(unknown.any(axis=1)))
+            if self.search.metric == "nan_euclidean":
+                raise ValueError(
+                    f"row {row} has observed columns in common with fewer than "
+                    f"n_neighbors={self.search.n_neighbors} other rows, so that its neighbours are "
+                    "not known: leave it out, or impute the missing values (LowRankImputer)"
+                )
+            raise ValueError(
+                f"row {row} has no finite distance to some of its nearest rows: leave it out, or "
+                "use another metric"
+            )
         c, k = nearest.shape
-        return csr_of(lengths.ravel(), nearest.ravel().astype(np.int64), np.full(c, k), self.n)
-
-    def _unknown(self, row: int) -> str:
-        if self.search.metric == "nan_euclidean":
-            return (
-                f"row {row} has observed columns in common with fewer than "
-                f"n_neighbors={self.search.n_neighbors} other rows, so that its neighbours are not "
-                "known: leave it out, or impute the missing values (LowRankImputer)"
-            )
-        return (
-            f"row {row} has no finite distance to some of its nearest rows: leave it out, or use "
-            "another metric"
+        return stored.csr_of(
+            lengths.ravel(), nearest.ravel().astype(np.int64), np.full(c, k), self.n
         )
-
-    def _sharpened(self, X: Any, lengths: Any, nearest: Any) -> tuple[Array, Any]:
-        """Lengths from differences; rows that products cannot separate are searched again."""
-        rows = self.rows if X is None else X
-        lengths = self._exact(rows, nearest, lengths)
-        blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else ()
-        if len(blurred):
-            lengths[blurred], nearest[blurred] = Exhaustive(self.rows, cdist).kneighbors(
-                n_neighbors=nearest.shape[1], **self._some(X, blurred)
-            )
-        return lengths, nearest
 
     @property
     def _by_products(self) -> bool:
@@ -283,11 +259,6 @@ class Neighbours:
         about = self._about(rows)
         rounding = 16.0 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", about, about)
         return np.flatnonzero(rounding > RESOLVED * np.square(reach))
-
-    @staticmethod
-    def _some(X: Any, at: Any) -> dict[str, Any]:
-        """Arguments of `Exhaustive` for some of the new rows X, or of the fitted ones."""
-        return {"at": at} if X is None else {"X": X[at]}
 
     def _exact(self, X: Any, nearest: Any, lengths: Any) -> Array:
         """Euclidean lengths anew from differences, for searches by products or in float32."""
@@ -319,7 +290,9 @@ class Neighbours:
         near = self.index.radius_neighbors(self._about(X), wide, return_distance=False)
         _require_stored(sum(map(len, near)), radius)
         blurred = self._blurred(rows, radius)
-        found = Exhaustive(self.rows, cdist).within(radius, **self._some(X, blurred))
+        found = Exhaustive(self.rows, cdist).within(
+            radius, None if X is None else X[blurred], at=blurred
+        )
         again = dict(zip(blurred.tolist(), found, strict=True))
         parts = []
         for i, columns in enumerate(near):
@@ -349,14 +322,17 @@ class Neighbours:
         squares = np.zeros(len(rows))
         for j in range(among.shape[1]):
             squares += (among[rows, j] - self.rows[columns, j]) ** 2
-        return csr_of(np.sqrt(squares), columns, counts, self.n)
+        return stored.csr_of(np.sqrt(squares), columns, counts, self.n)
 
 
 def _index(search: Search, rows: Any) -> Any:
     if search.algorithm == "approximate":
         return _approximate(search, rows)
     try:
-        return _exact_index(search, rows)
+        index = scikit_learn_search(search, rows)
+        if search.metric_params and isinstance(search.metric, str):
+            index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
+        return index
     except TypeError as error:  # of the metric's arguments: scikit-learn's searches take few
         if search.algorithm not in ("auto", "brute"):
             raise ValueError(
@@ -379,13 +355,6 @@ def scikit_learn_search(search: Search, rows: Any) -> NearestNeighbors:
         metric_params=search.metric_params,
         n_jobs=None if search.n_jobs is None else workers_for(search.n_jobs),
     ).fit(rows)
-
-
-def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
-    index = scikit_learn_search(search, rows)
-    if search.metric_params and isinstance(search.metric, str):
-        index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
-    return index
 
 
 def _approximate(search: Search, rows: Any) -> Any:
@@ -424,7 +393,7 @@ def _stacked(parts: Iterable[tuple[Array, Any]], n: int) -> scipy.sparse.csr_arr
     rows = list(parts)
     lengths = np.concatenate([lengths for lengths, _ in rows])
     columns = np.concatenate([columns for _, columns in rows]).astype(np.int64)
-    return csr_of(lengths, columns, [len(columns) for _, columns in rows], n)
+    return stored.csr_of(lengths, columns, [len(columns) for _, columns in rows], n)
 
 
 def _require_stored(count: int, radius: float) -> None:
@@ -456,9 +425,8 @@ class Exhaustive:
 
         A fitted row is not its own neighbour. Pairs without a distance come last.
         """
-        own = np.arange(len(self.rows)) if at is None and X is None else at
         lengths, nearest = [], []
-        for D in self._pieces(X, own):
+        for D in self._pieces(X, at):
             found = np.argpartition(D, n_neighbors - 1, axis=1)[:, :n_neighbors]
             some = np.take_along_axis(D, found, axis=1)
             order = np.argsort(some, axis=1, kind="stable")
@@ -470,19 +438,18 @@ class Exhaustive:
         self, radius: float, X: Array | None = None, at: Ints | None = None
     ) -> Iterator[tuple[Array, Ints]]:
         """Distances and indices of each row's neighbours within the radius."""
-        own = np.arange(len(self.rows)) if at is None and X is None else at
-        for D in self._pieces(X, own):
+        for D in self._pieces(X, at):
             for row in D:
                 found = np.flatnonzero(row <= radius)  # False for NaN
                 yield row[found], found
 
-    def _pieces(self, X: Array | None, own: Ints | None) -> Iterator[Array]:
+    def _pieces(self, X: Array | None, at: Ints | None) -> Iterator[Array]:
+        own = np.arange(len(self.rows)) if at is None else at
         among = self.rows[own] if X is None else X
         step = max(1, PIECE // len(self.rows))
         for start in range(0, len(among), step):
             D = self.distances(among[start : start + step], self.rows)
             if X is None:
-                assert own is not None
                 some = own[start : start + step]
                 D[np.arange(len(some)), some] = np.nan  # within no radius, not even inf
             yield D

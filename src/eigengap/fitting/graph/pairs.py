@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import power_of_ten
 from eigengap.linalg import Array
 from eigengap.sources.wording import column
+from eigengap.statistics.moments import power_of_ten
 
 ROWS = 256  # compared at a time with as many columns
 LARGEST, SMALLEST = 1e150, 1e-140  # distances whose squares stay well within float64
@@ -172,24 +172,18 @@ def _symmetric(X: NDArray[Any], labels: Labels, slack: float, what: str) -> Arra
         across = X[:, rows].T
         apart = np.abs(X[rows] - across)
         if float(np.max(apart)) > slack:
-            _raise_asymmetric(X, labels, apart, start, what)
+            i, j = map(int, np.unravel_index(int(np.argmax(apart)), apart.shape))
+            i += start
+            half = not np.any(np.tril(X, -1)) or not np.any(np.triu(X, 1))
+            way_out = (
+                "One triangle is empty: pass X + X.T"
+                if half
+                else f"If the {what} depends on the direction, take the mean of both, (X + X.T) / 2"
+            )
+            raise ValueError(
+                f"the matrix is not symmetric: {float(X[i, j]):.6g} at {labels.cell(i, j)}, but "
+                f"{float(X[j, i]):.6g} at {labels.cell(j, i)}. {way_out}"
+            )
         np.add(X[rows], across, out=out[rows], dtype=np.float64)
     out *= 0.5
     return out
-
-
-def _raise_asymmetric(
-    X: NDArray[Any], labels: Labels, apart: NDArray[Any], start: int, what: str
-) -> NoReturn:
-    i, j = map(int, np.unravel_index(int(np.argmax(apart)), apart.shape))
-    i += start
-    half = not np.any(np.tril(X, -1)) or not np.any(np.triu(X, 1))
-    way_out = (
-        "One triangle is empty: pass X + X.T"
-        if half
-        else f"If the {what} depends on the direction, take the mean of both, (X + X.T) / 2"
-    )
-    raise ValueError(
-        f"the matrix is not symmetric: {float(X[i, j]):.6g} at {labels.cell(i, j)}, but "
-        f"{float(X[j, i]):.6g} at {labels.cell(j, i)}. {way_out}"
-    )

@@ -56,7 +56,7 @@ def stored_distances(X: Any) -> scipy.sparse.csr_array:
     require_finite(found, "X")
     bad = found.data < 0.0
     if bad.any():
-        row, column, value = _first(found, bad)
+        row, column, value = first_entry(found, bad)
         raise ValueError(
             f"Negative values in data: a distance is {value:.6g} at row {row}, column {column}"
         )
@@ -98,7 +98,7 @@ def coinciding(nearest: scipy.sparse.csr_array) -> NDArray[np.int64]:
 def require_finite(distances: scipy.sparse.csr_array, whose: str) -> None:
     bad = ~np.isfinite(distances.data)
     if bad.any():
-        row, column, value = _first(distances, bad)
+        row, column, value = first_entry(distances, bad)
         raise ValueError(
             f"row {row} of {whose} has the distance {'NaN' if np.isnan(value) else value} to row "
             f"{column} of the fitted ones, which makes no edge: leave the row out, impute its "
@@ -106,8 +106,10 @@ def require_finite(distances: scipy.sparse.csr_array, whose: str) -> None:
         )
 
 
-def _first(A: scipy.sparse.csr_array, which: NDArray[np.bool_]) -> tuple[int, int, float]:
-    """Row, column and value of the first of some stored entries."""
+def first_entry(A: Any, which: NDArray[np.bool_]) -> tuple[int, int, float]:
+    """Row, column and value of the first of some cells, or of some stored entries of CSR."""
     at = int(np.argmax(which))
+    if not is_sparse(A):
+        return at // A.shape[1], at % A.shape[1], float(A.flat[at])
     row = int(np.searchsorted(A.indptr, at, side="right")) - 1
     return row, int(A.indices[at]), float(A.data[at])

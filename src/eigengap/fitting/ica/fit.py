@@ -11,26 +11,15 @@ in float32; the last ones, and the rule that ends them, on all rows in float64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.ica.pairs import ROWS, rotated_pairs
-from eigengap.fitting.ica.steps import (
-    LARGEST_ANGLE,
-    Slope,
-    above_diagonal,
-    cayley,
-    corrected,
-    descent,
-    fixed_point,
-    polar,
-    remembered,
-    slope_at,
-)
-from eigengap.fitting.optimise.loop import State, Step, Trace, Watch, iterate
+from eigengap.fitting.ica import steps as rotation
+from eigengap.fitting.optimise.loop import LoopState, Step, Trace, Watch, iterate
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.threads import allowed_threads, one_blas_thread
 from eigengap.sources.base import Source
@@ -99,7 +88,10 @@ def fit_rotation(
     with one_blas_thread():  # pieces of rows are spread over threads instead
         problem = _Problem(scores, q, noise, how, threads)
         found = problem.on_all_rows(*problem.on_samples())
-        return problem.from_other_starts(found) if problem.is_small else found
+        # More starts cost next to nothing where rows are few, and few are where one may go astray.
+        n, free = scores.n_rows, how.start is None and noise is None and has_potential(how.fun)
+        small = n is not None and q > 1 and n * q**2 <= SMALL_WORK
+        return problem.from_other_starts(found) if free and small else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +134,7 @@ class _Problem:
 
     def on_samples(self) -> tuple[Array, ScoreSample | None]:
         """The rotation that growing samples lead to, and the largest of them."""
-        R = np.eye(self.q) if self.how.start is None else polar(self.how.start)
+        R = np.eye(self.q) if self.how.start is None else rotation.polar(self.how.start)
         n = self.scores.n_rows
         sizes = sample_sizes(n, self.q) if self.how.on_samples else []
         if n is None or not sizes:
@@ -159,22 +151,15 @@ class _Problem:
                 seek=0 if level else SEEK,
                 single=True,
             )
-            R = walk.run(R, SAMPLE_STEPS).R
+            R = walk.run(R, SAMPLE_STEPS)[0].R
         return R, sample
-
-    @property
-    def is_small(self) -> bool:
-        """Whether more starts cost next to nothing; few rows are where one may go astray."""
-        n = self.scores.n_rows
-        free = self.how.start is None and self.noise is None and has_potential(self.how.fun)
-        return free and n is not None and self.q > 1 and n * self.q**2 <= SMALL_WORK
 
     def from_other_starts(self, found: RotationFit) -> RotationFit:
         """The best of this and of walks from a few rotations, always the same ones."""
         rng = np.random.default_rng(0)
         best, contrast = found, self._contrast(found.R)
         for _ in range(OTHER_STARTS):
-            start = polar(rng.standard_normal((self.q, self.q)))
+            start = rotation.polar(rng.standard_normal((self.q, self.q)))
             other = self.on_all_rows(start, None)
             reached = self._contrast(other.R)
             if other.converged and reached > contrast * (1.0 + CLEARLY):
@@ -190,40 +175,38 @@ class _Problem:
             seek=SEEK if sample is None else 0,
             single=n is None or n * self.q > SMALL,
         )
-        best, escapes = walk.run(R, self.how.max_iter, self.how.watch), 0
-        while escapes < ESCAPES and best.converged:
-            beyond = self._beyond(walk, best, sample)
-            if beyond is None:
+        (best, trace, converged), escapes = walk.run(R, self.how.max_iter, self.how.watch), 0
+        while escapes < ESCAPES and converged:
+            rotated = self._rotated(best.R, sample)
+            if rotated is None:
                 break
-            best, escapes = beyond, escapes + 1
+            found = walk.run(rotated, self.how.max_iter, self.how.watch)
+            if self._contrast(found[0].R) <= self._contrast(best.R) * (1.0 + 1e-9):
+                break
+            (best, trace, converged), escapes = found, escapes + 1
+        # One more fixed-point step needs no pass, where it was gaining a lot by each.
+        polished = converged and not best.by_lbfgs
         return RotationFit(
-            R=best.polished(),
+            R=rotation.fixed_point(best.R, best.at) if polished else best.R,
             kappa=best.at.kappa,
             gaussian=self._gaussian(best),
             gradient=best.at.norm,
-            converged=best.converged,
-            trace=best.trace,
+            converged=converged,
+            trace=trace,
             escapes=escapes,
         )
 
-    def _beyond(self, walk: _Walk, best: _Found, sample: ScoreSample | None) -> _Found | None:
-        """The better optimum that turning pairs of components leads to, if there is one."""
+    def _rotated(self, R: Array, sample: ScoreSample | None) -> Array | None:
+        """R with those pairs of components turned that are better so, if there are any."""
         if self.noise is not None or not has_potential(self.how.fun):
             return None
-        if sample is None:
-            sample = self.scores.reduce(partial(ScoreSample.of, share=self._share(ROWS)))
-        if len(sample.Z) < ROWS // 2:
-            sample = self.scores.reduce(partial(ScoreSample.of, share=1.0))
-        rotated = rotated_pairs(sample.first(ROWS), best.R, self.how.fun)
-        if rotated is None:
-            return None
-        found = walk.run(rotated, self.how.max_iter, self.how.watch)
-        gained = self._contrast(found.R) > self._contrast(best.R) * (1.0 + 1e-9)
-        return found if gained else None
-
-    def _share(self, rows: int) -> float:
         n = self.scores.n_rows
-        return 1.0 if n is None or n <= rows else rows / n
+        if sample is None:
+            share = 1.0 if n is None or n <= rotation.ROWS else rotation.ROWS / n
+            sample = self.scores.reduce(partial(ScoreSample.of, share=share))
+        if len(sample.Z) < rotation.ROWS // 2:
+            sample = self.scores.reduce(partial(ScoreSample.of, share=1.0))
+        return rotation.rotated_pairs(sample.first(rotation.ROWS), R, self.how.fun)
 
     def _contrast(self, R: Array) -> float:
         """sum_i |E F(y_i) - E F(nu)| over all rows."""
@@ -234,7 +217,7 @@ class _Problem:
     def noise_at(self, R: Array) -> Array | None:
         return None if self.noise is None else R @ self.noise @ R.T
 
-    def _gaussian(self, best: _Found) -> NDArray[np.bool_]:
+    def _gaussian(self, best: _Place) -> NDArray[np.bool_]:
         """Components whose discrepancy sampling alone explains.
 
         The rotation was chosen to make it large: of k Gaussian ones it reaches about sqrt(k) + 2
@@ -265,19 +248,23 @@ def sample_sizes(n: int | None, q: int) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """Where a walk ended."""
+class _Place(LoopState):
+    """A rotation, the moments of the scores there, and what L-BFGS remembers of the way."""
 
-    R: Array
-    at: Slope
+    R: Array  # (q, q)
+    bits: int  # of the numbers that the moments were computed in
     sum_w: float  # weight of the rows, less where missing values leave them in doubt
-    by_fixed_point: bool
-    converged: bool
-    trace: Trace
+    cross: Array
+    slope: Array
+    spread: Array | None
+    steps: Array  # (k, pairs)
+    changes: Array  # (k, pairs)
+    fixed_steps: int = 0
+    by_lbfgs: bool = False
 
-    def polished(self) -> Array:
-        """One more fixed-point step, which needs no pass; where it was gaining a lot by each."""
-        return fixed_point(self.R, self.at) if self.converged and self.by_fixed_point else self.R
+    @cached_property
+    def at(self) -> rotation.Slope:
+        return rotation.slope_at(ScoreMoments(self.sum_w, self.cross, self.slope, self.spread))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,78 +277,58 @@ class _Walk:
     seek: int  # fixed-point steps before L-BFGS may take over
     single: bool  # whether float32 serves while the gradient is large
 
-    def run(self, R: Array, max_iter: int, watch: Watch | None = None) -> _Found:
-        state: State = {"R": R, "fixed_steps": np.array(0), "by_lbfgs": np.array(False)}
-        state |= self._no_memory() | self._moments(R, 32 if self.single else 64, spread=False)
-        state, trace, converged = iterate(self._step, state, max_iter=max_iter, watch=watch)
-        return _Found(
-            R=_array(state, "R"),
-            at=_slope(state),
-            sum_w=float(state["sum_w"]),
-            by_fixed_point=not state["by_lbfgs"],
-            converged=converged,
-            trace=trace,
-        )
+    def run(
+        self, R: Array, max_iter: int, watch: Watch | None = None
+    ) -> tuple[_Place, Trace, bool]:
+        """Where the walk ended, its trace, and whether it converged."""
+        moments = self._moments(R, 32 if self.single else 64, spread=False)
+        start = _Place(**moments, **self._no_memory())
+        return iterate(self._step, start, max_iter=max_iter, watch=watch)
 
-    def _step(self, state: State) -> Step:
-        at = _slope(state)
-        if at.norm > self.tol:
-            state = self._lbfgs(state, at) if state["by_lbfgs"] else self._fixed_point(state, at)
-            at = _slope(state)
-        return Step(state, at.discrepancy, at.norm, done=at.norm <= self.tol)
+    def _step(self, place: _Place) -> Step:
+        if place.at.norm > self.tol:
+            place = self._lbfgs(place) if place.by_lbfgs else self._fixed_point(place)
+        return Step(place, place.at.discrepancy, place.at.norm, done=place.at.norm <= self.tol)
 
-    def _fixed_point(self, state: State, at: Slope) -> State:
-        R = fixed_point(_array(state, "R"), at)
-        moments = self._moments(R, int(state["bits"]), spread=False)
-        taken = int(state["fixed_steps"]) + 1
-        slow = _slope(moments).norm > SLOW * at.norm and taken > self.seek
-        after = {"R": R, "fixed_steps": np.array(taken), "by_lbfgs": np.array(slow)}
-        if slow:
-            moments = self._moments(R, int(moments["bits"]), spread=True)
-        return state | moments | after
+    def _fixed_point(self, place: _Place) -> _Place:
+        R, taken = rotation.fixed_point(place.R, place.at), place.fixed_steps + 1
+        there = replace(place, **self._moments(R, place.bits, spread=False), fixed_steps=taken)
+        if there.at.norm > SLOW * place.at.norm and taken > self.seek:
+            moments = self._moments(R, there.bits, spread=True)
+            there = replace(there, **moments, by_lbfgs=True)
+        return there
 
-    def _lbfgs(self, state: State, at: Slope) -> State:
+    def _lbfgs(self, place: _Place) -> _Place:
         """One step along the direction of L-BFGS, shortened while the slope along it turns up.
 
         The slope and not the contrast decides, so that every step costs one pass and a function
         whose integral nobody knows serves too.
         """
-        R, steps, changes = (_array(state, name) for name in ("R", "steps", "changes"))
-        gradient = above_diagonal(at.gradient)
-        direction = descent(at, steps, changes)
+        gradient = rotation.above_diagonal(place.at.gradient)
+        direction = rotation.descent(place.at, place.steps, place.changes)
         before = float(direction @ gradient)
-        length = min(1.0, LARGEST_ANGLE / float(np.max(np.abs(direction))))
+        length = min(1.0, rotation.LARGEST_ANGLE / float(np.max(np.abs(direction))))
         for _ in range(HALVINGS):
-            there = cayley(length * direction, self.problem.q) @ R
-            moments = self._moments(there, int(state["bits"]), spread=True)
-            now = _slope(moments)
-            after = float(direction @ above_diagonal(now.gradient))
+            R = rotation.cayley(length * direction, self.problem.q) @ place.R
+            there = replace(place, **self._moments(R, place.bits, spread=True))
+            after = float(direction @ rotation.above_diagonal(there.at.gradient))
             if after <= OVERSHOOT * abs(before):
                 break
             length *= min(max(before / (before - after), 0.1), 0.7)
-        if np.any(now.sign != at.sign):  # another function from here on
-            memory = self._no_memory()
-        else:
-            change = above_diagonal(now.gradient) - gradient
-            kept = remembered(steps, changes, length * direction, change)
-            memory = {"steps": kept[0], "changes": kept[1]}
-        return state | moments | memory | {"R": there}
+        if np.any(there.at.sign != place.at.sign):  # another function from here on
+            return replace(there, **self._no_memory())
+        change = rotation.above_diagonal(there.at.gradient) - gradient
+        steps, changes = rotation.remembered(place.steps, place.changes, length * direction, change)
+        return replace(there, steps=steps, changes=changes)
 
-    def _moments(self, R: Array, bits: int, *, spread: bool) -> State:
-        """Moments at R; in float64 once float32 finds the gradient small, on all rows."""
-        moments = self._evaluated(R, bits, spread)
+    def _moments(self, R: Array, bits: int, *, spread: bool) -> dict[str, Any]:
+        """R and its moments; in float64 once float32 finds the gradient small, on all rows."""
+        found = self._evaluated(R, bits, spread)
         enough = max(self.tol, SINGLE_ENOUGH)
-        if bits == 32 and self.block is None and slope_at(moments).norm <= enough:
+        if bits == 32 and self.block is None and rotation.slope_at(found).norm <= enough:
             bits = 64
-            moments = self._evaluated(R, bits, spread)
-        state: State = {
-            "sum_w": np.array(moments.sum_w),
-            "cross": moments.cross,
-            "slope": moments.slope,
-            "spread": np.empty((0, 0)) if moments.spread is None else moments.spread,
-            "bits": np.array(bits),
-        }
-        return state
+            found = self._evaluated(R, bits, spread)
+        return {"R": R, "bits": bits, **vars(found)}
 
     def _evaluated(self, R: Array, bits: int, spread: bool) -> ScoreMoments:
         how = Evaluation(
@@ -374,27 +341,11 @@ class _Walk:
             moments = self.problem.scores.reduce(partial(ScoreMoments.of, R=R, how=how))
         else:
             moments = ScoreMoments.of(self.block, R, how)
-        return corrected(moments.mean(), self.problem.noise_at(R))
+        return rotation.corrected(moments.mean(), self.problem.noise_at(R))
 
-    def _no_memory(self) -> State:
+    def _no_memory(self) -> dict[str, Any]:
         pairs = self.problem.q * (self.problem.q - 1) // 2
         return {"steps": np.empty((0, pairs)), "changes": np.empty((0, pairs))}
-
-
-def _slope(state: State) -> Slope:
-    spread = _array(state, "spread")
-    return slope_at(
-        ScoreMoments(
-            sum_w=float(state["sum_w"]),
-            cross=_array(state, "cross"),
-            slope=_array(state, "slope"),
-            spread=spread if spread.size else None,
-        )
-    )
-
-
-def _array(state: State, name: str) -> Array:
-    return np.asarray(state[name], dtype=np.float64)
 
 
 def has_potential(fun: Nonlinearity) -> bool:

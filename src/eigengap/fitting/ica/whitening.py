@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from eigengap.exceptions import NoSignalError
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import sample_sizes
-from eigengap.fitting.ica.pairs import ROWS
+from eigengap.fitting.ica.steps import ROWS
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap

@@ -20,7 +20,6 @@ from eigengap.fitting.kernel.fit import fit_kernel_pca
 from eigengap.fitting.kernel.preimage import fixed_points
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF, dense
-from eigengap.models.maps.landmark import LandmarkMap
 from eigengap.sources.base import Source
 
 Metric = Literal["sqeuclidean", "cityblock"]
@@ -91,14 +90,10 @@ def _held_out_error(
     for f in range(FOLDS):
         kept, held = X[fold != f], X[fold == f]
         at = fit_kernel_pca(RBF(gamma), kept, min(q, len(kept) - 1)).map
-        for hidden in range(GROUPS):
-            total += _imputation_error(at, held, group[fold == f] == hidden)
+        for hidden in (group[fold == f] == g for g in range(GROUPS)):
+            imputed = np.where(hidden, np.mean(at.landmarks, axis=0), held)
+            for _ in range(IMPUTATIONS):
+                found = fixed_points(at, at.forward(imputed), ROUGHLY)
+                imputed = np.where(hidden, found, held)
+            total += float(np.sum((imputed - held) ** 2))
     return total / X.size
-
-
-def _imputation_error(at: LandmarkMap, X: Array, hidden: NDArray[np.bool_]) -> float:
-    """Sum of squares of held-out cells less the pre-images of the rows without them."""
-    imputed = np.where(hidden, np.mean(at.landmarks, axis=0), X)
-    for _ in range(IMPUTATIONS):
-        imputed = np.where(hidden, fixed_points(at, at.forward(imputed), ROUGHLY), X)
-    return float(np.sum((imputed - X) ** 2))

@@ -16,15 +16,14 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from eigengap.exceptions import KernelOverflowError
-from eigengap.fitting.eigen.krylov import block_width, top_eigenpairs
-from eigengap.fitting.eigen.symmetric import FEW, SMALL, Eigenpairs, leading_eigenpairs
+from eigengap.fitting.eigen.krylov import Product, top_eigenpairs
+from eigengap.fitting.eigen.symmetric import Eigenpairs, are_few, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.kernels.expected import ExpectedKernel
 from eigengap.models.kernels.functions import RBF, Function, Kernel, Laplacian, Precomputed, Rows
@@ -100,7 +99,8 @@ def fit_kernel_pca(
 ) -> KernelFit:
     """Kernel PCA of the rows X (n, d) with weights w (n,), from the matrix of all pairs."""
     n = X.shape[0]
-    dense = solver == "dense" or not _few(wanted, n)
+    first = wanted if isinstance(wanted, int) else FIRST_GUESS
+    dense = solver == "dense" or wanted is None or not are_few(first, n)
     copies = (2.0 if isinstance(kernel, ExpectedKernel) else 1.0) + (2.0 if dense else 0.2)
     require_pairs(n, "the kernel matrix", LANDMARKS, copies)
     K = pair_matrix(kernel, X, n_jobs)
@@ -321,54 +321,39 @@ class _System:
 def _solve(
     system: _System, wanted: Wanted, total: float, positive: bool, *, dense: bool
 ) -> tuple[Eigenpairs, float, int]:
-    """Leading eigenpairs, the most negative eigenvalue that is known of or 0, and passes."""
+    """Leading eigenpairs, the most negative eigenvalue that is known of or 0, and passes.
+
+    By Lanczos, unless it gives no certificate or too many are needed; then by LAPACK.
+    """
     n = len(system.K)
-    if not dense:
+    k, passes = wanted if isinstance(wanted, int) else FIRST_GUESS, 0
+    while not dense and are_few(k, n):
         with one_blas_thread():
-            found = _leading(system.apply, n, wanted, total)
-            lowest = 0.0 if positive or found is None else _lowest(system.apply, n)
-        if found is not None:
-            return found[0], lowest, found[1]
+            top = top_eigenpairs(system.apply, n, k)
+            passes += top.passes
+            if not top.certified:
+                break
+            if isinstance(wanted, int) or float(np.sum(top.lam)) >= float(wanted or 1.0) * total:
+                q = components_for(top.lam, wanted, total)
+                U = top.U[:, :q] * sign_rule(top.U[:, :q])
+                lowest = 0.0 if positive else _lowest(system.apply, n)
+                return Eigenpairs(top.lam[:q], U, complete=False), lowest, passes
+        k *= 2
     pairs = leading_eigenpairs(system.formed(), None)
-    lowest = min(float(pairs.lam[-1]), 0.0)
-    q = n if wanted is None else components_for(pairs.lam, wanted, total)
-    lam = pairs.lam
+    lam, least = pairs.lam, min(float(pairs.lam[-1]), 0.0)
+    q = n if wanted is None else components_for(lam, wanted, total)
     complete = q >= n or not np.any(lam[q:] > ROUNDING * max(lam[0], 0.0))
     # A positive kernel has no negative eigenvalue but what rounding makes of 0.
-    negative = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
+    negative = 0.0 if positive or -least <= 1e-10 * max(float(lam[0]), 0.0) else least
     return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), negative, 1
 
 
-def _leading(
-    apply: Callable[[Array], Array], n: int, wanted: Wanted, total: float
-) -> tuple[Eigenpairs, int] | None:
-    """By Lanczos, with its passes; None without its certificate, or where too many are needed."""
-    k, passes = wanted if isinstance(wanted, int) else FIRST_GUESS, 0
-    while _few(k, n):
-        top = top_eigenpairs(apply, n, k)
-        passes += top.passes
-        if not top.certified:
-            return None
-        if isinstance(wanted, int) or float(np.sum(top.lam)) >= float(wanted or 1.0) * total:
-            q = k if isinstance(wanted, int) else components_for(top.lam, wanted, total)
-            U = top.U[:, :q]
-            return Eigenpairs(top.lam[:q], U * sign_rule(U), complete=False), passes
-        k *= 2
-    return None
-
-
-def _lowest(apply: Callable[[Array], Array], n: int) -> float:
+def _lowest(apply: Product, n: int) -> float:
     """A Ritz value from below: what it says of a negative eigenvalue is true, if not all."""
     low = top_eigenpairs(lambda V: -apply(V), n, 1, max_passes=LOWEST_PASSES)
     value = -float(low.lam[0])
     high = top_eigenpairs(apply, n, 1, max_passes=LOWEST_PASSES)
     return value if value < -1e-10 * abs(float(high.lam[0])) else 0.0
-
-
-def _few(wanted: Wanted, n: int) -> bool:
-    """Whether Lanczos would find that many of n in a small space."""
-    k = wanted if isinstance(wanted, int) else FIRST_GUESS
-    return wanted is not None and n > SMALL and FEW * block_width(k) <= n
 
 
 def _require_axes(lam: Array) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import log
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,11 +29,13 @@ from eigengap.fitting.kernel.fit import (
     Wanted,
     cleaned,
     components_for,
+    fit_kernel_pca,
     landmark_map,
 )
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.kernels.functions import Kernel, Rows
+from eigengap.models.kernels.expected import ExpectedKernel
+from eigengap.models.kernels.functions import Kernel, Rows, about_mean
 from eigengap.sources.base import Source
 from eigengap.statistics.landmark_moments import LandmarkFeatures, LandmarkMoments
 
@@ -43,33 +45,67 @@ SAMPLE_ROWS = 10_000  # from which landmarks are chosen, and at least:
 ROWS_PER_LANDMARK = 5
 NEGATIVE = 1e-8  # relative to the largest eigenvalue: more than rounding leaves
 SAMPLE_BYTES = 1 << 28
+MOST_FEATURES = 2000  # columns up to which kernels with explicit features go by their scatter
+
+
+def fit_rows(
+    source: Source,
+    kernel: Kernel,
+    wanted: Wanted,
+    *,
+    convention: Convention,
+    landmarks: int | None,
+    how: Choice,
+    rng: Callable[[], np.random.Generator],
+    own: Callable[[Source], Rows],
+    solver: Literal["auto", "dense"],
+    n_jobs: int | None,
+) -> KernelFit:
+    """By explicit features where they are few, on so many landmarks, or from all pairs.
+
+    `own` gives the rows that a fit of all pairs keeps.
+    """
+    d, n = source.n_features, source.observed().rows
+    if kernel.features(d) is not None and d <= min(n, MOST_FEATURES):
+        found = fit_in_feature_space(source, kernel, wanted, convention=convention, n_jobs=n_jobs)
+        return with_eigenvectors(found, source, n_jobs)
+    if landmarks is not None and landmarks < n:
+        expected = kernel if isinstance(kernel, ExpectedKernel) else None
+        chosen = choose_landmarks(
+            source,
+            kernel if expected is None else expected.kernel,
+            landmarks,
+            how,
+            rng(),
+            None if expected is None else expected.model.conditional_mean,
+        )
+        return fit_on_landmarks(
+            source, kernel, chosen, wanted, convention=convention, n_jobs=n_jobs
+        )
+    rows = own(source)
+    return fit_kernel_pca(
+        about_mean(kernel, rows) if convention.centred else kernel,
+        rows.astype(np.float64, copy=False),
+        wanted,
+        w=source.weight,
+        convention=convention,
+        solver=solver,
+        n_jobs=n_jobs,
+    )
 
 
 def fit_on_landmarks(
-    source: Source,
-    kernel: Kernel,
-    landmarks: Rows,
-    wanted: Wanted,
-    *,
-    convention: Convention = PCA_LIKE,
-    n_jobs: int | None = None,
+    source: Source, kernel: Kernel, landmarks: Rows, wanted: Wanted, **how: Any
 ) -> KernelFit:
-    """Kernel PCA of all rows of the source, by their kernel with landmarks (m, d)."""
-    return _fit(source, whitened(kernel, landmarks), wanted, convention, n_jobs)
+    """Kernel PCA of all rows of the source, by their kernel with landmarks (m, d); as `_fit`."""
+    return _fit(source, whitened(kernel, landmarks), wanted, **how)
 
 
-def fit_in_feature_space(
-    source: Source,
-    kernel: Kernel,
-    wanted: Wanted,
-    *,
-    convention: Convention = PCA_LIKE,
-    n_jobs: int | None = None,
-) -> KernelFit:
+def fit_in_feature_space(source: Source, kernel: Kernel, wanted: Wanted, **how: Any) -> KernelFit:
     """Kernel PCA where phi_j(x) = k(x, e_j): the unit vectors are landmarks that span it all."""
     d = source.n_features
     assert kernel.features(d) == d
-    return _fit(source, LandmarkFeatures(kernel, np.eye(d), None), wanted, convention, n_jobs)
+    return _fit(source, LandmarkFeatures(kernel, np.eye(d), None), wanted, **how)
 
 
 def whitened(kernel: Kernel, landmarks: Rows) -> LandmarkFeatures:
@@ -91,8 +127,9 @@ def _fit(
     source: Source,
     at: LandmarkFeatures,
     wanted: Wanted,
-    convention: Convention,
-    n_jobs: int | None,
+    *,
+    convention: Convention = PCA_LIKE,
+    n_jobs: int | None = None,
 ) -> KernelFit:
     moments = source.reduce(partial(LandmarkMoments.of, at=at, n_jobs=n_jobs))
     features = moments.features
@@ -172,7 +209,11 @@ def choose_landmarks(
     if len(sample) <= m:
         return sample
     if how == "kmeans":
-        return _centroids(sample, m, rng)
+        labels = kmeans(sample, np.ones(len(sample)), m, rng)
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], np.arange(labels.max() + 1))
+        sums = np.add.reduceat(sample[order], starts, axis=0)
+        return np.asarray(sums / np.bincount(labels)[:, None])
     if how == "leverage":
         return _by_leverage(sample, kernel, m, rng)
     return sample[spread_out(sample, kernel, m, rng)]
@@ -214,11 +255,3 @@ def _by_leverage(X: Array, kernel: Kernel, m: int, rng: np.random.Generator) -> 
     leverage = np.minimum(spanned + missed / ridge, 1.0)
     enough = min(m, int(np.count_nonzero(leverage)))
     return X[rng.choice(len(X), enough, replace=False, p=leverage / np.sum(leverage))]
-
-
-def _centroids(X: Array, m: int, rng: np.random.Generator) -> Array:
-    labels = kmeans(X, np.ones(len(X)), m, rng)
-    order = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[order], np.arange(labels.max() + 1))
-    sums = np.add.reduceat(X[order], starts, axis=0)
-    return np.asarray(sums / np.bincount(labels)[:, None])

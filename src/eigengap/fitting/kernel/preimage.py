@@ -58,19 +58,13 @@ def fixed_points(at: LandmarkMap, Z: Array, tolerance: float = TOLERANCE) -> Arr
         raise TypeError(f"{type(at.kernel).__name__} has no fixed point")
     centre = np.mean(landmarks, axis=0)
     near = scipy.spatial.KDTree(at.forward(landmarks))
-    rows = [
-        _iterated(
-            at.kernel, at.weights(Z[piece]), landmarks - centre, _start(near, Z[piece]), tolerance
-        )
-        for piece in row_pieces(len(Z), 4 * at.m)
-    ]
-    return np.concatenate(rows) + centre if rows else np.empty((0, landmarks.shape[1]))
-
-
-def _start(near: scipy.spatial.KDTree, Z: Array) -> NDArray[np.intp]:
-    """(n, k) the landmarks nearest in coordinates."""
     k = min(NEIGHBOURS, near.n)
-    return np.asarray(near.query(Z, k=k)[1], dtype=np.intp).reshape(len(Z), k)
+    rows = []
+    for piece in row_pieces(len(Z), 4 * at.m):
+        nearest = np.asarray(near.query(Z[piece], k=k)[1], dtype=np.intp).reshape(-1, k)
+        C, L = at.weights(Z[piece]), landmarks - centre
+        rows.append(_iterated(at.kernel, C, L, nearest, tolerance))
+    return np.concatenate(rows) + centre if rows else np.empty((0, landmarks.shape[1]))
 
 
 def _iterated(

@@ -98,12 +98,16 @@ def grounded_solver(
     grounded = first[np.r_[True, np.diff(labels[first]) > 0]]
     kept = np.ones(n, dtype=bool)
     kept[grounded] = False
-    factor = _factored(W, degrees, np.flatnonzero(kept))
-    if factor is None:
-        kept[:] = True
+    nodes = np.flatnonzero(kept)
+    try:
+        factor = _superlu(W[nodes][:, nodes], degrees[nodes])
+        positive = is_positive(factor)
+    except RuntimeError:  # exactly singular
+        positive = False
+    if not positive:
+        nodes = np.arange(n)
         more = TINY * float(np.max(degrees / mass)) * mass
         factor = _superlu(W, degrees + more)
-    nodes = np.flatnonzero(kept)
 
     def solve(B: Array) -> Array:
         X = np.zeros(B.shape)
@@ -111,15 +115,6 @@ def grounded_solver(
         return X
 
     return solve
-
-
-def _factored(W: Any, degrees: Array, nodes: NDArray[Any]) -> SuperLU | None:
-    """Of diag(degrees) - W at some nodes, positive definite; None where rounding is not."""
-    try:
-        factor = _superlu(W[nodes][:, nodes], degrees[nodes])
-    except RuntimeError:  # exactly singular
-        return None
-    return factor if is_positive(factor) else None
 
 
 def _superlu(W: Any, diagonal: Array) -> SuperLU:

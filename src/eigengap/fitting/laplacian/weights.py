@@ -11,6 +11,7 @@ neighbour alone; as in scikit-learn), max(A, A') ("union") or min(A, A') ("mutua
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,20 +20,20 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.pairs import ROWS, rounding
-from eigengap.fitting.graph.stored import (
-    is_sparse,
-    nearest_stored,
-    row_of_entries,
-    without_diagonal,
-)
+from eigengap.fitting.kernel.fit import pair_matrix
 from eigengap.linalg import Array
+from eigengap.models.kernels.functions import RBF
+from eigengap.runtime.memory import require_pairs
 from eigengap.runtime.warnings import warn
 
 Sharing = Literal["average", "union", "mutual"]
 Bandwidth = float | Literal["median", "local"]
 
 SEVENTH = 7
+NEIGHBOURS = 'affinity="nearest_neighbors" needs a few neighbours of every row only'
+PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +60,20 @@ class EdgeWeights:
             return cls(sharing, None, None, reach)
         if bandwidth == "local":
             return cls(sharing, None, _positive(_kth(nearest, SEVENTH)), reach)
-        t = _median_square(nearest.data) if bandwidth == "median" else float(bandwidth)
-        return cls(sharing, t, None, reach)
+        if bandwidth == "median":
+            above = nearest.data[nearest.data > 0.0]
+            bandwidth = float(np.median(above) ** 2) if len(above) else 1.0
+        return cls(sharing, float(bandwidth), None, reach)
 
     def among(self, nearest: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """W (n, n): symmetric, 0 on the diagonal, no stored zeros."""
-        A = _with_data(nearest, np.exp(self._logs(nearest)))
+        logs = np.zeros(nearest.nnz)
+        if self.sigma is not None:
+            both = self.sigma[stored.row_of_entries(nearest)] * self.sigma[nearest.indices]
+            logs = -(nearest.data**2) / both
+        elif self.t is not None:
+            logs = -(nearest.data**2) / self.t
+        A = _with_data(nearest, np.exp(logs))
         if self.sharing == "average":
             W = 0.5 * (A + A.T)
         elif self.sharing == "union":
@@ -83,7 +92,7 @@ class EdgeWeights:
         of a row underflow: far from all fitted rows the nearest one has the share 1. Rows without
         any neighbour have none.
         """
-        c, rows = nearest.shape[0], row_of_entries(nearest)
+        c, rows = nearest.shape[0], stored.row_of_entries(nearest)
         relative, least = self._relative_logs(nearest)
         logs = relative + self._log_sharing(nearest)
         highest = np.full(c, -np.inf)
@@ -100,7 +109,7 @@ class EdgeWeights:
         For exp(-length^2 / t) it is the largest of the row: -(l - m)(l + m) / t keeps digits, and
         its range, where squares do not.
         """
-        c, rows = nearest.shape[0], row_of_entries(nearest)
+        c, rows = nearest.shape[0], stored.row_of_entries(nearest)
         if self.sigma is not None:
             own = _positive(_kth(nearest, SEVENTH))[rows]
             with np.errstate(over="ignore"):
@@ -115,13 +124,6 @@ class EdgeWeights:
             logs = -(nearest.data - least) * ((nearest.data + least) / self.t)
             return np.where(nearest.data == least, 0.0, logs), -shortest * (shortest / self.t)
 
-    def _logs(self, nearest: scipy.sparse.csr_array) -> Array:
-        """Logarithms of the weights of the edges among fitted rows."""
-        squares = nearest.data**2
-        if self.sigma is not None:
-            return -squares / (self.sigma[row_of_entries(nearest)] * self.sigma[nearest.indices])
-        return -squares / self.t if self.t is not None else np.zeros(len(squares))
-
     def _log_sharing(self, nearest: scipy.sparse.csr_array) -> Array:
         """What is added for a fitted row that would have, or not have, the new one for neighbour.
 
@@ -133,10 +135,13 @@ class EdgeWeights:
         if self.sharing == "average":
             return np.where(returned, 0.0, np.log(0.5))
         some = (
-            np.bincount(row_of_entries(nearest), weights=returned, minlength=nearest.shape[0]) > 0
+            np.bincount(
+                stored.row_of_entries(nearest), weights=returned, minlength=nearest.shape[0]
+            )
+            > 0
         )
         with np.errstate(divide="ignore"):
-            return np.where(returned | ~some[row_of_entries(nearest)], 0.0, -np.inf)
+            return np.where(returned | ~some[stored.row_of_entries(nearest)], 0.0, -np.inf)
 
 
 def _with_data(A: scipy.sparse.csr_array, data: Array) -> scipy.sparse.csr_array:
@@ -145,7 +150,7 @@ def _with_data(A: scipy.sparse.csr_array, data: Array) -> scipy.sparse.csr_array
 
 def _kth(nearest: scipy.sparse.csr_array, k: int | None) -> Array:
     """(n,) distance of each row to its k-th neighbour, or its last; 0 where it has none."""
-    ordered = nearest_stored(nearest, k)
+    ordered = stored.nearest_stored(nearest, k)
     last = np.asarray(ordered.indptr[1:]) - 1
     some = np.diff(ordered.indptr) > 0
     found = np.zeros(nearest.shape[0])
@@ -159,31 +164,35 @@ def _positive(sigma: Array) -> Array:
     return np.maximum(sigma, float(np.min(above)) if len(above) else 1.0)
 
 
-def _median_square(lengths: Array) -> float:
-    above = lengths[lengths > 0.0]
-    return float(np.median(above) ** 2) if len(above) else 1.0
-
-
-def kernel_shares(X: Array, fitted: Array, gamma: float) -> tuple[Array, Array]:
-    """Shares (c, n) of exp(-gamma |x - x'|^2) of new rows X (c, d), and their degrees (c,)."""
-    squares = cdist(X, fitted, "sqeuclidean")
-    least = np.min(squares, axis=1)
-    squares -= least[:, None]  # shares do not depend on it, and some weight is 1
-    squares *= -gamma
-    relative = np.exp(squares, out=squares)
-    totals = np.sum(relative, axis=1)
-    relative /= totals[:, None]
-    return relative, totals * np.exp(-gamma * least)
-
-
-def require_weights(W: Array) -> None:
-    """Refuse weights that are not finite, of rows too large for their squares."""
+def rbf_affinities(rows: Array, gamma: float, n_jobs: int | None = None) -> Array:
+    """exp(-gamma |x - x'|^2) of all pairs (n, n), 0 on the diagonal; refused where it overflows."""
+    require_pairs(len(rows), "the rbf affinity", NEIGHBOURS, copies=3.5)
+    W = pair_matrix(RBF(gamma, 1.0), rows, n_jobs)
+    np.fill_diagonal(W, 0.0)
     if not np.all(np.isfinite(W)):
         i, j = map(int, np.argwhere(~np.isfinite(W))[0])
         raise ValueError(
             f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
             "the columns by their scale"
         )
+    return W
+
+
+def rbf_shares(
+    X: Array, fitted: Array, gamma: float
+) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+    """Some of the new rows X (c, d) at a time, their shares of the weights and their degrees."""
+    step = max(1, PIECE_BYTES // (8 * len(fitted)))
+    for start in range(0, len(X), step):
+        some = slice(start, start + step)
+        squares = cdist(X[some], fitted, "sqeuclidean")
+        least = np.min(squares, axis=1)
+        squares -= least[:, None]  # shares do not depend on it, and some weight is 1
+        squares *= -gamma
+        relative = np.exp(squares, out=squares)
+        totals = np.sum(relative, axis=1)
+        relative /= totals[:, None]
+        yield some, (relative, totals * np.exp(-gamma * least))
 
 
 # Affinities that are given -------------------------------------------------------------------
@@ -202,7 +211,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
             f"{whose} is of shape {n} x {m}. Rows of data want another affinity, and new rows go "
             "to transform"
         )
-    if is_sparse(X):
+    if stored.is_sparse(X):
         W: Any = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
         W.sum_duplicates()
     else:
@@ -211,8 +220,8 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
     slack = rounding(np.dtype(X.dtype)) * float(W.max()) if n else 0.0
     W = _symmetric(W, slack, whose)
     diagonal = np.array(W.diagonal())
-    if is_sparse(W):
-        W = without_diagonal(W)
+    if stored.is_sparse(W):
+        W = stored.without_diagonal(W)
         W.eliminate_zeros()
         W.sort_indices()
     else:
@@ -222,7 +231,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
 
 def new_affinities(X: Any) -> Any:
     """Affinities (c, n) of new rows to the fitted ones, float64, dense or CSR."""
-    sparse = is_sparse(X)
+    sparse = stored.is_sparse(X)
     W: Any = (scipy.sparse.csr_array if sparse else np.asarray)(X, dtype=np.float64)
     _refuse_values(W, "X")
     return W
@@ -241,7 +250,7 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
             "its coordinates: leave it out"
         )
     degrees = np.where(degrees > 0.0, degrees, 1.0)
-    if is_sparse(W):
+    if stored.is_sparse(W):
         W = W.copy()
         W.data = W.data / np.repeat(degrees, np.diff(W.indptr))
         return W, degrees
@@ -249,17 +258,11 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
 
 
 def _refuse_values(W: Any, whose: str) -> None:
-    data = W.data if is_sparse(W) else W
+    data = W.data if stored.is_sparse(W) else W
     bad = ~np.isfinite(data) | (data < 0.0)
     if not bad.any():
         return
-    if is_sparse(W):
-        at = int(np.argmax(bad))
-        i, j = int(np.searchsorted(W.indptr, at, side="right")) - 1, int(W.indices[at])
-        value = float(data[at])
-    else:
-        i, j = map(int, np.unravel_index(int(np.argmax(bad)), W.shape))
-        value = float(W[i, j])
+    i, j, value = stored.first_entry(W, bad)
     if value < 0.0 and np.isfinite(value):
         raise ValueError(
             f"Negative values in data: {whose} has the affinity {value:.6g} at row {i}, column "
@@ -274,7 +277,7 @@ def _refuse_values(W: Any, whose: str) -> None:
 
 
 def _symmetric(W: Any, slack: float, whose: str) -> Any:
-    if is_sparse(W):
+    if stored.is_sparse(W):
         apart = float(abs(W - W.T).max()) if W.nnz else 0.0
         found = W if apart == 0.0 else scipy.sparse.csr_array(0.5 * (W + W.T))
     else:

@@ -37,7 +37,6 @@ from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -96,7 +95,11 @@ def fit_mixture(
             "all rows are equal, so there is nothing to tell components apart by and no variance "
             "to model; leave such a table out"
         )
-    largest = _largest_rank(source, K) if ranks is None else max(ranks)
+    if ranks is None:  # ARD starts from two rows of each cluster for each component
+        rows = source.observed().sum_w / K
+        largest = max(1, min(source.n_features - 1, int(rows) // 2, LARGEST_AUTO))
+    else:
+        largest = max(ranks)
     problem = MixtureProblem.of(source, columns, largest, noise, shared_noise)
     return _Fitting(problem, options).fit(K, ranks, largest)
 
@@ -129,19 +132,10 @@ def n_parameters(model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bo
 
 
 @dataclass(frozen=True, eq=False)
-class _Settled:
+class _Settled(Run[MixtureParameters]):
     """A run and the deaths on its way."""
 
-    run: Run[MixtureParameters]
     reborn: int = 0
-
-    @property
-    def parameters(self) -> MixtureParameters:
-        return self.run.parameters
-
-    @property
-    def objective(self) -> float:
-        return self.run.objective
 
     def is_after(self, earlier: _Settled) -> bool:
         """Whether no component has died since."""
@@ -221,7 +215,7 @@ class _Fitting:
             run = self.problem.run(start, replace(self._loose_options(), watch=hope))
         except (DeadComponentError, _HopelessError):
             return None
-        return _Settled(run) if run.objective > least else None
+        return _Settled(**vars(run)) if run.objective > least else None
 
     def _pruned(self, settled: _Settled) -> _Settled:
         """ARD from there, the columns that it empties taken out, and loose EM without it."""
@@ -232,17 +226,17 @@ class _Fitting:
         return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
 
     def _finish(self, settled: _Settled) -> MixtureFit:
-        left = max(self.options.max_iter - len(settled.run.trace), 1)
+        left = max(self.options.max_iter - len(settled.trace), 1)
         last = replace(self.problem, takes_boundary_steps=self.problem.noise == "diagonal")
         last_stage = replace(self, problem=last)
         end = last_stage._settle(
             settled.parameters, replace(self.options, max_iter=left), before=settled
         )
         if end.is_after(settled):
-            a, b = settled.run.trace.seconds, end.run.trace.seconds
+            a, b = settled.trace.seconds, end.trace.seconds
             # A run that was kept from an earlier process has the seconds of that one.
             delay = max(a[-1] - b[0], 0.0) if len(a) and len(b) else 0.0
-            end = replace(end, run=settled.run.then(end.run, delay))
+            end = replace(end, trace=settled.trace.then(end.trace, delay))
         return _fit_of(self.problem, end)
 
     # EM with rebirths ---------------------------------------------------------------------------
@@ -261,7 +255,7 @@ class _Fitting:
         rng = self._generator(births)
         for attempt in range(REBIRTHS + start.K):
             try:
-                return _Settled(self.problem.run(start, options), births)
+                return _Settled(**vars(self.problem.run(start, options)), reborn=births)
             except DeadComponentError as dead:
                 if attempt < REBIRTHS:
                     start = reborn(dead.at, dead.k, *_badly_explained(self.problem, dead, rng))
@@ -309,17 +303,11 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
         observed_w=units.observed_w,
         component_observed_w=np.stack([expected.components[k].observed() for k in order]),
         component_sum_w=expected.sum_w()[order],
-        converged=settled.run.converged,
-        trace=units.in_data(settled.run.trace),
+        converged=settled.converged,
+        trace=units.in_data(settled.trace),
         reborn=settled.reborn,
         at_floor=tuple(int(k) for k in np.flatnonzero(at_floor)),
     )
-
-
-def _largest_rank(source: Source, K: int) -> int:
-    """Most components that ARD starts from: two rows of each cluster for each."""
-    rows = source.observed().sum_w / K
-    return max(1, min(source.n_features - 1, int(rows) // 2, LARGEST_AUTO))
 
 
 def _with_floor_within(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
@@ -374,9 +362,8 @@ def _badly_explained(
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
     """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
-    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, coefficients):
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, components):
         nearest = np.argmax(resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
         distance = np.stack([part.distance for part in parts])[nearest, each]

@@ -36,11 +36,9 @@ from eigengap.fitting.gaussian.problem import (
     Units,
     graded_axes,
 )
-from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
-from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Parameters, gradient
 from eigengap.statistics.expected.mixture import (
@@ -136,12 +134,11 @@ class MixtureProblem(Problem[MixtureParameters]):
 
     def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
         """The E-step: one pass over the rows."""
-        coefficients = [Coefficients(c.W, c.delta, c.psi) for c in parameters.components]
         return self.rows.reduce(
             partial(
                 MixtureExpected.of,
                 log_weights=parameters.log_weights,
-                coefficients=coefficients,
+                coefficients=parameters.components,
                 passes=passes,
             )
         )

@@ -12,7 +12,7 @@ the right-hand side being cut to the rank of the component.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
+from eigengap.models.gaussian.posterior import BlockCoefficients
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -48,8 +48,7 @@ class Scores:
     @classmethod
     def of(cls, problem: MixtureProblem, single: Parameters) -> Scores:
         single = canonical(single)
-        coefficients = Coefficients(single.W, single.delta, single.psi)
-        both = problem.rows.map(partial(_scores, coefficients=coefficients))
+        both = problem.rows.map(partial(_scores, model=single))
         # Sorted, so that what is drawn at random does not depend on the order of the rows.
         both = both[np.lexsort(both[:, -2::-1].T)]
         return cls(single=single, Z=both[:, :-1], w=both[:, -1])
@@ -74,11 +73,9 @@ def cluster_start(
         at = labels == k
         V = _covariance(Z[at], w[at]) + missing
         mean = np.average(Z[at], axis=0, weights=w[at])
-        moved = Parameters(
-            W=single.W @ _square_root(V),
-            delta=single.delta + single.W @ mean,
-            psi=single.psi,
-        )
+        lam, U = np.linalg.eigh(V)
+        root = U * np.sqrt(np.maximum(lam, 1e-6))
+        moved = replace(single, W=single.W @ root, delta=single.delta + single.W @ mean)
         log_weights.append(np.log(np.sum(w[at])))
         components.append(truncated(moved, ranks[k]))
     weights = np.array(log_weights)
@@ -110,11 +107,12 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
     )
 
 
-def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
+def _scores(rows: ObservedRows, model: Parameters) -> Array:
     """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
-    scores = np.ones((len(rows.order), coefficients.q + 1))
-    for chunk, part in row_posteriors(rows, coefficients):
-        scores[chunk.rows, :-1] = part.mean
+    scores = np.ones((len(rows.order), model.q + 1))
+    block = BlockCoefficients.of(rows, model)
+    for chunk in rows.chunks(model.q):
+        scores[chunk.rows, :-1] = block.posteriors(chunk).mean
     if rows.weight is not None:
         scores[:, -1] = rows.weight
     return scores
@@ -123,8 +121,3 @@ def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
 def _covariance(Z: Array, w: Array) -> Array:
     centred = Z - np.average(Z, axis=0, weights=w)
     return np.asarray((centred * (w / np.sum(w))[:, None]).T @ centred)
-
-
-def _square_root(V: Array) -> Array:
-    lam, U = np.linalg.eigh(V)
-    return np.asarray(U * np.sqrt(np.maximum(lam, 1e-6)))

@@ -35,7 +35,7 @@ from eigengap.fitting.optimise.em import fall, rounding_of
 from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
+from eigengap.models.gaussian.posterior import times_packed
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -135,7 +135,7 @@ def settled_first(units: StreamUnits, kept: Kept, fit: GaussianFit, spec: Stream
     floor = units.scaled(fit.observed_w, fit.sum_w).floor(spec.model.noise)
     first = Parameters(W=model.W, delta=model.mu, psi=np.maximum(model.psi, floor))
     rows = prepare_rows(kept.values, kept.weight, units.shift, units.unit, model.q)
-    return Settled(units, first, Expected.of(rows, _coefficients(first)))
+    return Settled(units, first, Expected.of(rows, first))
 
 
 def settled_next(settled: Settled, present: Present, spec: StreamSpec) -> Settled:
@@ -144,7 +144,7 @@ def settled_next(settled: Settled, present: Present, spec: StreamSpec) -> Settle
     state, _, _ = problem.run(replace(spec.options, max_iter=STEPS, watch=None))
     at, gone = problem.parameters(state), problem.statistics(state)
     assert problem.chunk is not None
-    chunk = Expected.of(problem.chunk, _coefficients(at))
+    chunk = Expected.of(problem.chunk, at)
     return Settled(present.units, at, gone.merge(times(chunk, problem.chunk_counts)))
 
 
@@ -247,11 +247,10 @@ class OnlineProblem:
 
     def step(self, state: OnlineState, tol: float) -> Step:
         now, gone, how = self.parameters(state), self.statistics(state), self.constraints
-        coefficients = _coefficients(now)
         total, value = gone, -self.log_jacobian + log_prior(now, how)
         for rows, counts in ((self.complete, 1.0), (self.chunk, self.chunk_counts)):
             if rows is not None:
-                part = times(Expected.of(rows, coefficients, STEPS), counts)
+                part = times(Expected.of(rows, now, STEPS), counts)
                 total, value = total.merge(part), value + part.log_likelihood
         value += _free_energy(gone, now) - gone.sum_w * state.log_det
         value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
@@ -289,10 +288,6 @@ def _gain(before: float, now: float, gone: Expected) -> float:
     least, more = HASTE
     a = least + more * missing**2
     return float((1.0 + a) * now / (before + (1.0 + a) * now))
-
-
-def _coefficients(now: Parameters) -> Coefficients:
-    return Coefficients(now.W, now.delta, now.psi)
 
 
 def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, ObservedCells, Rows, S
-from eigengap.sources.derived.blocked import BlockedSource
+from eigengap.sources.blocked import BlockedSource
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
 

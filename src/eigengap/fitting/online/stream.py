@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import (
     Present,
@@ -40,10 +39,9 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Block, ObservedCells, Rows
-from eigengap.sources.drawn import Draw, Drawn
+from eigengap.sources.base import Block, Draw, Drawn, ObservedCells, Rows
 from eigengap.sources.wording import column
-from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
+from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments, refuse_overflow
 
 KEPT_ROWS = 2000  # incomplete, at most, or as many as there are columns
 PATIENCE = 10  # times that many rows are kept while a column has had no value at all
@@ -183,7 +181,11 @@ def taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit
     """
     if block.n_rows == 0:
         return stream
-    if block.n_rows < WAITING and _is_harmless(block.values):
+    harmless = False  # whether no square overflows, so that taking the rows in later cannot fail
+    if block.n_rows < WAITING and isinstance(block.values, np.ndarray):
+        size = np.abs(block.values)
+        harmless = float(np.max(size, initial=0.0, where=~np.isnan(size))) <= LARGEST
+    if harmless:
         values = np.array(block.values, dtype=np.float64)  # a copy: the caller may change them
         stream = replace(
             stream,
@@ -207,14 +209,6 @@ def together(blocks: Sequence[Block]) -> Block:
     weights = [np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks]
     weight = None if all(b.weight is None for b in blocks) else np.concatenate(weights)
     return Block(np.concatenate([b.values for b in blocks]), weight, None, 0)
-
-
-def _is_harmless(values: Rows) -> bool:
-    """Whether no square overflows, so that taking the rows in later cannot fail."""
-    if not isinstance(values, np.ndarray):
-        return False
-    largest = float(np.max(np.abs(values), initial=0.0, where=~np.isnan(values)))
-    return largest <= LARGEST
 
 
 def _taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:
@@ -266,7 +260,7 @@ def _with_piece(stream: Stream, piece: Block) -> Stream:
             found = Moments.of(piece if not missing.any() else _some(piece, ~missing))
             found = replace(found, mean=found.mean - left)
             refuse_overflow(float(np.sum(found.scatter)))
-            moments, columns = moments.merge(found), columns.merge(_columns(found))
+            moments, columns = moments.merge(found), columns.merge(found.columns)
         if missing.any():
             some = _some(piece, missing)
             columns = columns.merge(ColumnMoments.of(some))
@@ -286,18 +280,6 @@ def _with_incomplete(stream: Stream, some: Block) -> Stream:
         patterns=stream.patterns.merge(Draw(PATTERNS, 0)(shown)),
         n_incomplete=stream.n_incomplete + some.n_rows,
         incomplete_w=stream.incomplete_w + float(np.sum(weight)),
-    )
-
-
-def _columns(moments: Moments) -> ColumnMoments:
-    """Of complete rows."""
-    d = len(moments.mean)
-    return ColumnMoments(
-        counts=np.full(d, moments.n_rows),
-        sum_w=np.full(d, moments.sum_w),
-        mean=moments.mean,
-        m2=np.maximum(np.diag(moments.scatter), 0.0),
-        n_rows=moments.n_rows,
     )
 
 

@@ -6,23 +6,28 @@ lowers the objective is dropped for the plain EM point, so the sequence stays mo
 and Varadhan 2019). A fall of the objective after a plain EM step beyond rounding is a mistake in
 the map, not a reason to stop: it raises.
 
-Converged means a small gradient, where the map supplies one, and not only small steps: where EM's
-steps are small but the gradient is not, where it takes many steps, and where rounding makes a step
-a fall, `fitting.optimise.climb` continues by the gradient.
+Converged means a small gradient, where the map supplies one, and not only small steps: EM's step
+shrinks with the noise variance, so that near a noise of zero a small step does not mean that a
+maximum is near. Where EM's steps are small but the gradient is not, where it takes many steps, and
+where rounding makes a step a fall, a quasi-Newton climb takes over. The gradient comes from the
+statistics of the same pass (Fisher's identity: it is that of the expected complete-data
+log-likelihood at the current point). The direction is that of L-BFGS (Nocedal 1980) on the
+coordinates that no bound holds (Bertsekas 1982), its first metric by `Slope.scale`. Every
+evaluation is one step of the loop, so that progress and checkpoints are those of EM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from math import inf, isfinite
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.exceptions import ObjectiveFellError
-from eigengap.fitting.optimise import climb
-from eigengap.fitting.optimise.climb import Ascent, Bounds, Slope
-from eigengap.fitting.optimise.loop import Step, Trace, Watch, iterate
+from eigengap.fitting.optimise.loop import LoopState, State, Step, Trace, Watch, iterate
 from eigengap.linalg import Array
 
 WINDOW = 8  # pairs that Anderson's method remembers
@@ -33,6 +38,58 @@ IDLE = 60  # steps without a gain beyond rounding after which none is to be expe
 PATIENCE = 100  # steps of EM after which the climb takes over
 
 PLAIN, ANDERSON, BOUNDARY = 0, 1, 2  # how a point came about
+
+# Of the climb: pairs of steps and changes of the gradient that are remembered. Many help at the
+# noise floor, where tables are small, as long as their memory is small relative to the rows.
+MEMORY = (8, 100)
+MEMORY_ENTRIES = 1 << 20
+ARMIJO = 1e-4  # share of the gain promised by the gradient with which a step is accepted
+CURVATURE = 0.9  # share of the gradient along a step that may be left after it (Wolfe's condition)
+STRETCH = 4.0  # how much farther the next step goes where more than that is left
+SHORTEST = 1e-10  # step, as a share of the direction, below which no gain is possible
+FARTHEST = 2.0  # step in any coordinate: they are of size 1, or logarithms
+
+
+# The problem --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """Gradient of the objective per observed cell, and the natural unit of each coordinate.
+
+    `gradient * scale` does not depend on the coordinates. The scale is 1 / sqrt(information per
+    cell).
+    """
+
+    gradient: Array  # (p,)
+    scale: Array  # (p,)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Lower and upper bounds of the coordinates."""
+
+    lower: Array  # (p,)
+    upper: Array  # (p,)
+
+    @classmethod
+    def none(cls, p: int) -> Bounds:
+        return cls(np.full(p, -inf), np.full(p, inf))
+
+    def clip(self, theta: Array) -> Array:
+        return np.clip(theta, self.lower, self.upper)
+
+    def free(self, theta: Array, gradient: Array) -> NDArray[np.bool_]:
+        """(p,) coordinates that may follow the gradient: those at no bound, or leaving it."""
+        near = 1e-9
+        held = (theta <= self.lower + near) & (gradient <= 0)
+        held |= (theta >= self.upper - near) & (gradient >= 0)
+        return ~held
+
+    def steepness(self, theta: Array, slope: Slope) -> float:
+        """Largest entry of the projected gradient, in natural units."""
+        free = self.free(theta, slope.gradient)
+        return float(np.max(np.abs(slope.gradient * slope.scale)[free], initial=0.0))
 
 
 class Mapped(NamedTuple):
@@ -48,8 +105,57 @@ Map = Callable[[Array], tuple[Array, float] | Mapped]
 BoundaryStep = Callable[[Array, Array], Array | None]  # theta, G(theta) -> a point to try, or None
 
 
+# Where an ascent stands ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LineSearch(LoopState):
+    """Along which direction the climb searches, from the best point, and how far it tries."""
+
+    gradient: Array  # (p,) at the best point
+    scale: Array  # (p,) there
+    steepness: float  # there
+    direction: Array  # (p,)
+    length: float  # of the step that is tried, as a share of the direction
+    promised: float  # gain of that step by the gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent(LoopState):
+    """Where an ascent stands, whether EM or the climb is at work."""
+
+    theta: Array  # (p,) the next point to evaluate
+    best: Array  # (p,) last accepted point
+    image: Array  # (p,) EM step from there
+    points: Array  # (k, p) of EM: accepted points; of the climb: steps
+    images: Array  # (k, p) of EM: their images; of the climb: minus the changes of the gradient
+    top: Array  # (p,) the best of all accepted points
+    cells: float
+    until_jump: int  # steps until a boundary step is tried
+    jump_wait: int  # how long the next one waits
+    origin: int = 0  # how theta came about
+    value: float = -inf  # objective at `best`
+    top_value: float = -inf
+    idle: int = 0  # steps since the top was raised by more than rounding
+    given_up: bool = False
+    taken: int = 0  # steps of EM
+    climbs: bool = False  # whether the climb has taken over
+    search: LineSearch | None = None  # of the climb, once it knows the gradient
+
+    def restored(self, arrays: State) -> Self:
+        state = super().restored(arrays)
+        if "direction" not in arrays:
+            return state
+        empty = np.empty(0)
+        search = LineSearch(empty, empty, 0.0, empty, 0.0, 0.0).restored(arrays)
+        return replace(state, search=search)
+
+
 # What is needed of the last state of a run.
 OUTCOME = ("best", "value", "top", "top_value", "idle", "given_up")
+
+
+# The loop -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +192,11 @@ def em(
     (a noise of almost zero): after a fall at or from such a point the climb continues from the
     best point so far; without a slope the fit ends there, unconverged. A fall anywhere else raises.
     """
-    forgotten = np.empty((0, len(theta)))
     start = Ascent(
         theta=theta,
         best=theta,
         image=theta,
-        points=forgotten,
-        images=forgotten,
+        **_forgotten(theta),
         top=theta,
         cells=cells,
         until_jump=FIRST_JUMP,
@@ -159,8 +263,10 @@ class _Rules:
         """Accept a point of EM, and extrapolate to the next."""
         theta, value, tol = state.theta, state.value, self.tol
         image, objective, slope_of, moved = mapped
-        if state.origin == BOUNDARY and not _holds(theta, image, state.image):
-            objective = -np.inf
+        if state.origin == BOUNDARY:
+            at_boundary = theta != state.image
+            if not np.all(np.abs(image - theta)[at_boundary] <= 1e-12):  # EM takes it back
+                objective = -np.inf
         slack = rounding_of(value, self.cells)
         if not objective >= value - slack:
             if state.origin != PLAIN:
@@ -190,7 +296,10 @@ class _Rules:
         if slope_of is not None and (done or updated.taken >= PATIENCE):
             return Step(_from_top(updated), objective, change, done=False)
         if self.boundary_step is not None and not done and updated.until_jump <= 0:
-            updated = _with_boundary_step(updated, self.boundary_step(theta, image))
+            target = self.boundary_step(theta, image)
+            updated = replace(updated, until_jump=state.jump_wait)
+            if target is not None:
+                updated = replace(updated, theta=target, origin=BOUNDARY)
         return Step(updated, objective, change, done)
 
     def _checked(self, state: Ascent, slope: Slope, change: float) -> Step:
@@ -198,32 +307,9 @@ class _Rules:
         steepness = self.bounds.steepness(state.best, slope)
         if steepness <= self.tol:
             return Step(state, state.value, max(change, steepness), done=True)
-        fresh = replace(state, idle=0)
-        climbing = climb.begun(fresh, state.best, state.value, slope, self.bounds)
-        return Step(climbing, state.value, steepness, done=False)
-
-    def _climb(self, state: Ascent, mapped: Mapped) -> Step:
-        """Accept a point of the climb, or try a shorter step."""
-        objective, slope_of = mapped.objective, mapped.slope
-        if state.search is None and slope_of is not None:
-            first = replace(state, best=state.theta, value=objective)
-            return self._checked(first, slope_of(), 0.0)
-        if slope_of is not None:
-            slope = slope_of()
-            steepness = self.bounds.steepness(state.theta, slope)
-            slack = rounding_of(state.value, self.cells)
-            if climb.is_gain(state, objective, steepness, slack):
-                gained = _with_top(state, state.theta, objective, slack)
-                after = climb.accepted(gained, state.theta, objective, slope, self.bounds)
-                assert after.search is not None
-                # What the quasi-Newton step promises estimates what is left to gain.
-                done = steepness <= self.tol and after.search.promised <= self.tol * self.cells
-                after = replace(after, given_up=not done and after.idle >= IDLE)
-                return Step(after, objective, steepness, done or after.given_up)
-        shortened = None if state.search is None else climb.refused(state, objective, self.bounds)
-        if shortened is None or state.search is None:
-            return Step(replace(state, given_up=True), state.value, np.inf, done=True)
-        return Step(shortened, state.value, state.search.steepness, done=False)
+        best = self.bounds.clip(state.best)
+        begun = replace(state, idle=0, climbs=True, best=best, **_forgotten(best))
+        return Step(self._aimed(begun, slope), state.value, steepness, done=False)
 
     def _after_failure(self, state: Ascent, error: Exception) -> Step:
         """A climb from the best point where rounding made a plain step fail; else it raises."""
@@ -237,6 +323,96 @@ class _Rules:
         ):
             raise error
         return Step(_from_top(state), state.value, change=np.inf, done=False)
+
+    # The climb ------------------------------------------------------------------------------
+
+    def _climb(self, state: Ascent, mapped: Mapped) -> Step:
+        """Accept a point of the climb, or try a shorter step."""
+        objective, search = mapped.objective, state.search
+        given_up = Step(replace(state, given_up=True), state.value, np.inf, done=True)
+        slope = None if mapped.slope is None else mapped.slope()
+        if search is None:
+            if slope is None:
+                return given_up
+            return self._checked(replace(state, best=state.theta, value=objective), slope, 0.0)
+        if slope is not None:
+            steepness = self.bounds.steepness(state.theta, slope)
+            slack = rounding_of(state.value, self.cells)
+            gain = ARMIJO * search.promised
+            is_gain = objective >= state.value + gain and objective > state.value
+            # Within the objective's rounding, the gradient decides.
+            is_rounding = search.promised <= slack and objective >= state.value - slack
+            if is_gain or (is_rounding and steepness < search.steepness):
+                after = self._accepted(
+                    _with_top(state, state.theta, objective, slack), search, objective, slope
+                )
+                # What the quasi-Newton step promises estimates what is left to gain.
+                left = inf if after.search is None else after.search.promised
+                done = steepness <= self.tol and left <= self.tol * self.cells
+                after = replace(after, given_up=not done and after.idle >= IDLE)
+                return Step(after, objective, steepness, done or after.given_up)
+        shortened = self._shortened(state, search, objective)
+        if shortened is None:
+            return given_up
+        return Step(shortened, state.value, search.steepness, done=False)
+
+    def _accepted(self, state: Ascent, before: LineSearch, value: float, slope: Slope) -> Ascent:
+        """The state after a step that is a gain.
+
+        Where the gradient along the step has hardly fallen, which the direction could not know, the
+        next step has the same direction and is STRETCH times as long.
+        """
+        theta, steps, changes = state.theta, state.points, state.images
+        s, y = theta - state.best, before.gradient - slope.gradient
+        size = np.linalg.norm(s / slope.scale) * np.linalg.norm(y * slope.scale)
+        if float(s @ y) > 1e-10 * float(size):
+            kept = slice(1 - int(np.clip(MEMORY_ENTRIES // len(s), *MEMORY)), None)
+            steps, changes = np.vstack([steps[kept], s]), np.vstack([changes[kept], y])
+        at = replace(state, best=theta, value=value, points=steps, images=changes)
+        has_far_to_go = float(slope.gradient @ s) > CURVATURE * float(before.gradient @ s)
+        return self._aimed(at, slope, STRETCH * s if has_far_to_go else None)
+
+    def _shortened(self, state: Ascent, search: LineSearch, value: float) -> Ascent | None:
+        """The state after a step that is no gain; None where no gain is possible.
+
+        The step is shortened to the maximum of the parabola through both values.
+        """
+        promised, fell = search.promised, state.value - value
+        by = 0.5 * promised / (promised + fell) if isfinite(fell) and promised + fell > 0 else 0.1
+        length = search.length * float(np.clip(by, 0.1, 0.5))
+        if length >= SHORTEST:
+            return self._tried(state, replace(search, length=length))
+        if len(state.points) == 0:
+            return None
+        restarted = replace(state, **_forgotten(state.best))
+        return self._aimed(restarted, Slope(search.gradient, search.scale))
+
+    def _aimed(self, state: Ascent, slope: Slope, stretched: Array | None = None) -> Ascent:
+        """The state with a direction from its best point, and the first point along it."""
+        theta, g = state.best, slope.gradient
+        free = self.bounds.free(theta, g)
+        if stretched is None:
+            direction = _direction(g, slope.scale, state.points, state.images, free)
+        else:
+            direction = np.where(free, stretched, 0.0)
+        if not float(direction @ g) > 0.0:
+            direction = np.where(free, slope.scale**2 * g, 0.0)
+        longest = _largest(direction)
+        search = LineSearch(
+            gradient=g,
+            scale=slope.scale,
+            steepness=self.bounds.steepness(theta, slope),
+            direction=direction,
+            length=min(1.0, FARTHEST / longest) if longest > 0 else 1.0,
+            promised=0.0,
+        )
+        return self._tried(state, search)
+
+    def _tried(self, state: Ascent, search: LineSearch) -> Ascent:
+        """The state with the next point to evaluate: a share of the direction from the best."""
+        theta = self.bounds.clip(state.best + search.length * search.direction)
+        promised = float(search.gradient @ (theta - state.best)) * state.cells
+        return replace(state, theta=theta, search=replace(search, promised=promised))
 
 
 def _with_top(state: Ascent, theta: Array, objective: float, slack: float) -> Ascent:
@@ -262,20 +438,13 @@ def _taken_back(state: Ascent) -> Ascent:
     if state.origin == BOUNDARY:
         wait = 2 * state.jump_wait
         return replace(back, jump_wait=wait, until_jump=wait)
-    forgotten = np.empty((0, len(state.theta)))
-    return replace(back, points=forgotten, images=forgotten)
+    return replace(back, **_forgotten(state.theta))
 
 
-def _with_boundary_step(state: Ascent, target: Array | None) -> Ascent:
-    """The boundary step as the next point to try, if there is one."""
-    state = replace(state, until_jump=state.jump_wait)
-    return state if target is None else replace(state, theta=target, origin=BOUNDARY)
-
-
-def _holds(theta: Array, image: Array, before: Array) -> bool:
-    """Whether EM leaves what a boundary step from `before` to theta has moved where it is."""
-    moved = theta != before
-    return bool(np.all(np.abs(image - theta)[moved] <= 1e-12))
+def _forgotten(theta: Array) -> dict[str, Any]:
+    """The memory of an ascent, empty."""
+    nothing = np.empty((0, len(theta)))
+    return {"points": nothing, "images": nothing}
 
 
 def _largest(step: Array) -> float:
@@ -294,3 +463,25 @@ def _anderson(points: Array, images: Array) -> Array:
     gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram)
     gamma = np.linalg.lstsq(gram, dF @ residuals[-1], rcond=None)[0]
     return np.asarray(images[-1] - gamma @ dG)
+
+
+def _direction(
+    g: Array, scale: Array, steps: Array, changes: Array, free: NDArray[np.bool_]
+) -> Array:
+    """L-BFGS on the free coordinates (Nocedal 1980): metric times gradient, (p,)."""
+    metric = np.where(free, scale**2, 0.0)
+    steps, changes = steps * free, changes * free
+    pairs = [(s, y, 1.0 / sy) for s, y in zip(steps, changes, strict=True) if (sy := s @ y) > 0.0]
+    q = np.where(free, g, 0.0)
+    alphas = []
+    for s, y, rho in reversed(pairs):
+        alpha = rho * (s @ q)
+        q = q - alpha * y
+        alphas.append(alpha)
+    r = metric * q
+    if pairs:
+        _, y, rho = pairs[-1]
+        r = r / (rho * float(y @ (metric * y)))
+    for (s, y, rho), alpha in zip(pairs, reversed(alphas), strict=True):
+        r = r + s * (alpha - rho * float(y @ r))
+    return np.asarray(r)

@@ -68,8 +68,12 @@ def _smallest(problem: Problem, w: Array, k: int) -> tuple[Array, Array] | None:
     root = np.sqrt(weights)
     M = scipy.sparse.diags_array(1.0 / root) @ L @ scipy.sparse.diags_array(1.0 / root)
     null = root / np.linalg.norm(root)
-    found = _of_dense(M.toarray(), null, k) if problem.n <= DENSE else _of_sparse(problem, M, k)
-    if found is None:
+    found: tuple[Array, Array] | None
+    if problem.n <= DENSE:
+        G = M.toarray()
+        G += float(np.max(np.abs(G).sum(axis=1))) * np.outer(null, null)  # to the far end
+        found = scipy.linalg.eigh(G, subset_by_index=[0, min(k, len(G)) - 1])
+    elif (found := _of_sparse(problem, M, k)) is None:
         return None
     lam, V = found
     rest = V - np.outer(null, null @ V)
@@ -84,13 +88,6 @@ def _relative(L: Array, C: Array, k: int) -> tuple[Array, Array]:
     T = U[:, kept] / np.sqrt(size[kept])
     lam, V = np.linalg.eigh(T.T @ L @ T)
     return lam[:k], T @ V[:, :k]
-
-
-def _of_dense(M: Array, null: Array, k: int) -> tuple[Array, Array]:
-    shift = float(np.max(np.abs(M).sum(axis=1)))  # the constant vector to the far end
-    M = M + shift * np.outer(null, null)
-    lam, V = scipy.linalg.eigh(M, subset_by_index=[0, min(k, len(M)) - 1])
-    return lam, V
 
 
 def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Array, Array] | None:

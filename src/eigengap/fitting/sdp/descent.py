@@ -1,10 +1,21 @@
-"""Descent on an augmented Lagrangian of points: L-BFGS in the metric of its stiffness matrix.
+"""Semidefinite programs over squared distances, by a low-rank factor of the Gram matrix.
 
-    f(V) = -<C, K> + penalty(B D(K)),   K = Y Y',  Y = Q V.
+    maximise  <C, K>   subject to   low <= B D(K) <= high,   K = Y Y' psd, centred.
 
-Stretched pairs are stiff and bent ones are not, by a factor that grows with the penalty, so that
-plain L-BFGS takes thousands of steps. Its first guess of the inverse Hessian is therefore the
-inverse of the convex part of the Hessian,
+Maximum variance unfolding is of this form (B = I), structure preserving embedding too (rows of B
+compare two pairs). Burer and Monteiro (2003): with Y (n, r) in place of K, positive
+semidefiniteness is free of charge. What is lost is convexity; `fitting.sdp.certificate` gives it
+back by a bound from the multipliers, and says which direction to add to Y where the rank was too
+low. Constraints enter by an augmented Lagrangian (Hestenes 1969, Powell 1969; for ranges
+Rockafellar 1973). A constraint may be soft, at a price of `cap` for each unit by which it is
+missed: its multiplier then ends at the cap. Each subproblem
+
+    f(V) = -<C, K> + penalty(B D(K)),   K = Y Y',  Y = Q V
+
+is minimised by L-BFGS in the metric of its stiffness matrix. Stretched pairs are stiff and bent
+ones are not, by a factor that grows with the penalty, so that plain L-BFGS takes thousands of
+steps. Its first guess of the inverse Hessian is therefore the inverse of the convex part of the
+Hessian,
 
     M = 2 L(t+) (x) I + 4 weight sum_e curved_e (e e'),   e the difference of the pair's points,
 
@@ -18,20 +29,146 @@ line ends the descent: no point along it is better than one further out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
 
+from eigengap.fitting.optimise.loop import LoopState, Step, Trace, Watch, iterate
 from eigengap.fitting.sdp.metric import Metric, Metrics
 from eigengap.fitting.sdp.problem import Penalty, Problem
 from eigengap.linalg import Array
+
+START = 10.0  # penalty, in units of the mean multiplier that is to be expected
+GROWTH = 4.0  # of the penalty where a step did not bring constraints nearer
+NEARER = 0.3  # what the violation has to fall to, relative to the last one
+STEEPEST = 1e7  # penalty, in the same units, that is not exceeded
+STALL, HARDLY = 5, 0.7  # subproblems over which the violation has to fall to this share
+KEPT = 30  # subproblems whose multipliers are kept
+SLOPE = 10.0  # of the gradient's tolerance to that of the constraints
+FIRST_SLOPE, SLOPE_FALL = 0.1, 0.3  # gradient, relative to that of the gain, that ends a subproblem
 
 MEMORY = 15  # pairs of steps and gradients
 RENEW = 15  # steps after which the metric is made anew
 LINE_TOLERANCE = 0.05  # slope along the line that ends its search, relative to that at its start
 LINE_STEPS = 25
 EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Where the augmented Lagrangian ended."""
+
+    V: Array  # (p, r)
+    Y: Array  # (n, r) = Q V, centred
+    multipliers: Array  # (c,)
+    weight: float
+    violation: float  # root mean square, in the constraints' own units, complementarity included
+    trace: Trace = field(repr=False)  # objective: <C, K>; change: violation
+    converged: bool
+    stalled: bool  # constraints did not come nearer although the penalty grew
+    steps: int  # of the descent, in all
+    unbounded: bool  # the price of missing constraints is below what can be gained without end
+    history: tuple[Array, ...] = field(repr=False, default=())  # multipliers of the subproblems
+
+
+@dataclass(frozen=True, eq=False)
+class _Subproblem(LoopState):
+    """What the next subproblem starts from."""
+
+    V: Array  # (p, r)
+    t: Array  # (c,) multipliers
+    weight: float
+    violation: float = np.inf
+    slope: float = FIRST_SLOPE
+    steps: int = 0
+    gain: float = np.inf
+    unbounded: bool = False
+
+
+def solve(
+    problem: Problem,
+    V: Array,
+    *,
+    multipliers: Array | None = None,
+    weight: float | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 50,
+    max_steps: int = 300,
+    patient: bool = True,
+    watch: Watch | None = None,
+) -> Solution:
+    """Maximise from V (p, r), until constraints are missed by no more than tol, in the mean.
+
+    And until the gradient is SLOPE times tol of that of the gain. max_iter bounds the number of
+    subproblems, max_steps that of the steps in each. A patient solution raises the penalty only
+    when a subproblem is solved, so that multipliers are those of an optimum; an impatient one
+    follows the path of penalties, and also ends when the gain no longer changes: for constraints
+    that leave no interior, whose multipliers are unbounded.
+    """
+    usual = usual_multiplier(problem, V)
+    metrics = Metrics.of(problem, V.shape[1])
+    if multipliers is None:
+        multipliers = np.zeros(len(problem.bounds[0]))
+    start = _Subproblem(np.array(V, dtype=np.float64), multipliers, START * usual)
+    if weight is not None:
+        start = replace(start, weight=weight)
+    small = SLOPE * tol
+    kept: deque[Array] = deque(maxlen=KEPT)
+    recent: deque[float] = deque(maxlen=STALL)
+
+    def step(at: _Subproblem) -> Step:
+        penalty = Penalty(problem, at.t, at.weight)
+        found = descend(metrics, penalty, at.V, slope=at.slope, max_steps=max_steps)
+        kept.append(found.t)
+        violation = float(np.sqrt(np.mean((np.abs(found.t - at.t) / at.weight) ** 2)))
+        gain = float(np.vdot(found.Y, problem.gain.apply(found.Y)))
+        still = found.slope <= small or (not patient and abs(gain - at.gain) <= small * abs(gain))
+        recent.append(violation)
+        stalled = not patient and len(recent) == STALL and violation > HARDLY * recent[0]
+        done = (violation <= tol and still) or stalled or found.unbounded
+        stuck = violation > NEARER * at.violation
+        grows = stuck and (found.finished or not patient) and at.weight < STEEPEST * usual
+        after = _Subproblem(
+            found.V,
+            found.t,
+            at.weight * GROWTH if grows else at.weight,
+            violation,
+            max(at.slope * SLOPE_FALL, 0.5 * small),
+            at.steps + found.steps,
+            gain,
+            found.unbounded,
+        )
+        return Step(after, gain, violation, done)
+
+    end, trace, ended = iterate(step, start, max_iter=max_iter, watch=watch)
+    met = end.violation <= tol
+    return Solution(
+        end.V,
+        problem.points(end.V),
+        end.t,
+        end.weight,
+        end.violation,
+        trace,
+        ended and met and not end.unbounded,
+        ended and not met and not end.unbounded,
+        end.steps,
+        end.unbounded,
+        tuple(kept),
+    )
+
+
+def usual_multiplier(problem: Problem, V: Array) -> float:
+    """What a multiplier is like: by duality <C, K> = sum of multipliers times bounds."""
+    Y = problem.points(V)
+    gain = abs(float(np.vdot(Y, problem.gain.apply(Y))))
+    low, high, _ = problem.bounds
+    size = np.where(np.isfinite(high), np.abs(high), np.where(np.isfinite(low), np.abs(low), 0.0))
+    return max(gain, np.finfo(np.float64).tiny) / max(float(np.sum(size)), 1.0)
+
+
+# One subproblem ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +311,9 @@ def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Arra
             x = newton
         else:
             x = 3.0 * x if high == np.inf else 0.5 * (low + high)
-    if high == np.inf and _falls_without_end(problem, twice, gain_twice):
-        return np.inf
-    return low
-
-
-def _falls_without_end(problem: Problem, twice: Array, gain_twice: float) -> bool:
-    """Whether far along a line the gain, x^2 gain_twice, exceeds the price of s = x^2 twice."""
-    low, high, cap = problem.bounds
-    missed = ((twice > 0.0) & np.isfinite(high)) | ((twice < 0.0) & np.isfinite(low))
-    return float(cap[missed] @ np.abs(twice[missed])) < gain_twice
+    if high < np.inf:
+        return low
+    # Far along the line the gain is x^2 gain_twice, and the price that of s = x^2 twice.
+    lowest, highest, cap = problem.bounds
+    missed = ((twice > 0.0) & np.isfinite(highest)) | ((twice < 0.0) & np.isfinite(lowest))
+    return np.inf if float(cap[missed] @ np.abs(twice[missed])) < gain_twice else low

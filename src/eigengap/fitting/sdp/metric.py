@@ -8,8 +8,9 @@ share one (n, n) factor; and where even that fills, by its diagonal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -27,11 +28,14 @@ ROUNDING = 1e-12  # of the stiffest entry, added where elimination breaks down
 DAMPING = 2.0  # in place of the gain's own curvature of -2, which is left out
 
 Kind = Literal["blocks", "shared", "diagonal"]
+Solver = Callable[[Array], Array]
 
 
-class Metric(Protocol):
-    def solve(self, G: Array) -> Array:
-        """M^-1 G (p, r)."""
+@dataclass(frozen=True)
+class Metric:
+    """The matrix M of a step, by its inverse."""
+
+    solve: Solver  # G (p, r) -> M^-1 G
 
 
 def kind_for(problem: Problem, r: int) -> Kind:
@@ -77,117 +81,71 @@ class Metrics:
         """M at points with differences E (m, r) and penalty derivatives t (c,)."""
         problem = self.problem
         w = np.maximum(problem.pair_weights(t), 0.0)
-        stiff = 4.0 * penalty.weight * _squared_weights(problem, penalty.curved(t))
+        # The diagonal of B' diag(curved) B: stiffness of each pair by itself.
+        B = problem.combine
+        curved = np.repeat(penalty.curved(t)[: B.shape[0]], np.diff(B.indptr))
+        own = np.bincount(B.indices, weights=B.data**2 * curved, minlength=B.shape[1])
+        stiff = np.asarray(4.0 * penalty.weight * own, dtype=np.float64)
         gain = problem.gain
         damping = DAMPING * (gain.weights if isinstance(gain, Variance) else np.ones(problem.n))
-        if self.kind == "blocks" and problem.basis is not None:
-            return _Reduced(problem, 2.0 * w, stiff, E, damping)
         if self.kind == "blocks":
-            return _Blocks(self, 2.0 * w, stiff, E, damping)
-        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, _participation(E))
+            made = self._blocks if problem.basis is None else self._reduced
+            solve = made(2.0 * w, stiff, E, damping)
+            return Metric(lambda G: solve(G.ravel()).reshape(G.shape))
+        lam = np.linalg.eigvalsh(E.T @ E)  # in how many directions the differences lie:
+        spread = float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
+        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, spread)
         if self.kind == "diagonal":
-            return _Diagonal(problem, shared, damping)
-        return _Shared(problem, shared, damping)
-
-
-def _squared_weights(problem: Problem, curved: Array) -> Array:
-    """(m,) the diagonal of B' diag(curved) B: stiffness of each pair by itself."""
-    B = problem.combine
-    rows = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
-    found = np.bincount(B.indices, weights=B.data**2 * curved[rows], minlength=B.shape[1])
-    return np.asarray(found, dtype=np.float64)
-
-
-def _participation(E: Array) -> float:
-    """In how many directions the differences lie."""
-    lam = np.linalg.eigvalsh(E.T @ E)
-    return float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
-
-
-class _Diagonal:
-    def __init__(self, problem: Problem, w: Array, damping: Array) -> None:
-        degree = np.bincount(problem.i, w, problem.n) + np.bincount(problem.j, w, problem.n)
-        self._inverse = 1.0 / (degree + damping)[:, None]
-
-    def solve(self, G: Array) -> Array:
-        return np.asarray(self._inverse * G)
-
-
-class _Shared:
-    """One factor for all columns."""
-
-    def __init__(self, problem: Problem, w: Array, damping: Array) -> None:
-        M = problem.laplacian(w) + scipy.sparse.diags_array(damping)
-        self._factor: Any
+            degree = np.bincount(problem.i, shared, problem.n)
+            degree += np.bincount(problem.j, shared, problem.n)
+            inverse = 1.0 / (degree + damping)[:, None]
+            return Metric(lambda G: np.asarray(inverse * G))
+        M = problem.laplacian(shared) + scipy.sparse.diags_array(damping)
         if problem.basis is None:
-            self._dense = False
-            self._factor = _sparse_factor(M)
-        else:
-            Q = problem.basis
-            self._dense = True
-            self._factor = _dense_factor(Q.T @ (M @ Q))
+            return Metric(_sparse_solver(M))
+        return Metric(_dense_solver(problem.basis.T @ (M @ problem.basis)))
 
-    def solve(self, G: Array) -> Array:
-        if self._dense:
-            return np.asarray(scipy.linalg.cho_solve(self._factor, G))
-        return np.asarray(self._factor.solve(G))
-
-
-class _Blocks:
-    """Every pair with its own (r, r) block: w_e I + stiff_e e e'."""
-
-    def __init__(self, metrics: Metrics, w: Array, stiff: Array, E: Array, damping: Array) -> None:
-        n, r = metrics.problem.n, E.shape[1]
+    def _blocks(self, w: Array, stiff: Array, E: Array, damping: Array) -> Solver:
+        """Every pair with its own (r, r) block: w_e I + stiff_e e e'."""
+        n, r = self.problem.n, E.shape[1]
         blocks = stiff[:, None, None] * E[:, :, None] * E[:, None, :]  # (m, r, r)
         blocks[:, np.arange(r), np.arange(r)] += w[:, None]
-        sums = abs(metrics.problem.incidence).T @ blocks.reshape(len(E), r * r)
+        sums = abs(self.problem.incidence).T @ blocks.reshape(len(E), r * r)
         diagonal = sums.reshape(n, r, r)
         diagonal[:, np.arange(r), np.arange(r)] += damping[:, None]
         entries = np.concatenate([-blocks.ravel(), -blocks.ravel(), diagonal.ravel()])
-        M = scipy.sparse.coo_array((entries, (metrics.rows, metrics.columns)), shape=(n * r, n * r))
-        self._factor = _sparse_factor(M)
+        M = scipy.sparse.coo_array((entries, (self.rows, self.columns)), shape=(n * r, n * r))
+        return _sparse_solver(M)
 
-    def solve(self, G: Array) -> Array:
-        return np.asarray(self._factor.solve(G.ravel()).reshape(G.shape))
-
-
-class _Reduced:
-    """Blocks, for V where points are Q V: dense, from pairs evenly spaced in their list."""
-
-    def __init__(self, problem: Problem, w: Array, stiff: Array, E: Array, damping: Array) -> None:
-        Q = problem.basis
+    def _reduced(self, w: Array, stiff: Array, E: Array, damping: Array) -> Solver:
+        """Blocks, for V where points are Q V: dense, from pairs evenly spaced in their list."""
+        problem, Q = self.problem, self.problem.basis
         assert Q is not None
-        m, r = E.shape
-        p = problem.p
+        (m, r), p = E.shape, problem.p
         some = np.unique(np.linspace(0, m - 1, min(m, SAMPLED * p * r)).astype(np.int64))
         share = np.sqrt(stiff[some] * (m / len(some)))
         along = (Q[problem.i[some]] - Q[problem.j[some]]) * share[:, None]  # (s, p)
         J = (along[:, :, None] * E[some][:, None, :]).reshape(len(some), p * r)
-        M = J.T @ J
         flat = problem.laplacian(w) + scipy.sparse.diags_array(damping)
-        M += np.kron(Q.T @ (flat @ Q), np.eye(r))
-        self._factor = _dense_factor(M)
-
-    def solve(self, G: Array) -> Array:
-        return np.asarray(scipy.linalg.cho_solve(self._factor, G.ravel()).reshape(G.shape))
+        return _dense_solver(J.T @ J + np.kron(Q.T @ (flat @ Q), np.eye(r)))
 
 
-def _sparse_factor(M: Any) -> Any:
+def _sparse_solver(M: Any) -> Solver:
     """SuperLU without pivoting, as a positive definite matrix allows."""
     M = scipy.sparse.csc_array(M).astype(np.float64)
     try:
-        return symmetric_lu(M)
+        factor = symmetric_lu(M)
     except RuntimeError:  # springs so differ in stiffness that rounding leaves a pivot of 0
-        return symmetric_lu(M + _rounding_of(M) * scipy.sparse.eye_array(M.shape[0]))
+        more = ROUNDING * float(np.max(M.diagonal()))
+        factor = symmetric_lu(M + more * scipy.sparse.eye_array(M.shape[0]))
+    return lambda G: np.asarray(factor.solve(G))
 
 
-def _dense_factor(M: Array) -> Any:
+def _dense_solver(M: Array) -> Solver:
     """Cholesky's, of a matrix that may be indefinite by rounding, for the same reason."""
     try:
-        return scipy.linalg.cho_factor(M)
+        factor = scipy.linalg.cho_factor(M)
     except np.linalg.LinAlgError:
-        return scipy.linalg.cho_factor(M + len(M) * _rounding_of(M) * np.eye(len(M)))
-
-
-def _rounding_of(M: Any) -> float:
-    return ROUNDING * float(np.max(M.diagonal()))
+        more = len(M) * ROUNDING * float(np.max(M.diagonal()))
+        factor = scipy.linalg.cho_factor(M + more * np.eye(len(M)))
+    return lambda G: np.asarray(scipy.linalg.cho_solve(factor, G))

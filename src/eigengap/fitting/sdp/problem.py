@@ -4,14 +4,13 @@
 
 where D(K)_e = K_ii - 2 K_ij + K_jj = |y_i - y_j|^2 over a list of pairs e = {i, j}. Every
 derivative is a Laplacian of the pairs times Y: no n x n matrix is formed. How it is solved says
-`fitting.sdp.sdp`.
+`fitting.sdp.descent`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse
@@ -20,22 +19,11 @@ from eigengap.linalg import Array
 from eigengap.models.maps.graph import Ints
 
 
-class Gain(Protocol):
-    """The matrix C of the objective, symmetric, with C 1 = 0."""
-
-    @property
-    def largest(self) -> float:
-        """A bound of C's eigenvalues by size."""
-
-    def apply(self, Y: Array) -> Array:
-        """C Y (n, r)."""
-
-
 @dataclass(frozen=True, eq=False)
 class Variance:
     """C = diag(w) - w w' / sum w, block by block: the sum of squares about the mean.
 
-    With groups, about the mean of the own group.
+    With groups, about the mean of the own group. `largest` bounds C's eigenvalues by size.
     """
 
     weights: Array  # (n,) positive
@@ -46,6 +34,7 @@ class Variance:
         return float(np.max(self.weights))
 
     def apply(self, Y: Array) -> Array:
+        """C Y (n, r)."""
         w = self.weights[:, None]
         if self.groups is None:
             return w * (Y - (self.weights @ Y) / np.sum(self.weights))
@@ -74,6 +63,9 @@ class Affinity:
     def apply(self, Y: Array) -> Array:
         found = self.A @ (Y - np.mean(Y, axis=0))
         return np.asarray(found - np.mean(found, axis=0))
+
+
+Gain = Variance | Affinity  # the matrix C of the objective, symmetric, with C 1 = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +121,11 @@ class Problem:
         """
         found = self.combine @ np.einsum("ij,ij->i", E, F)
         return found if self.total is None else np.append(found, np.vdot(Y, Z) / self.n)
+
+    def at(self, Y: Array) -> Array:
+        """The constrained values of the points Y."""
+        E = np.asarray(self.incidence @ Y)
+        return self.values(E, E, Y, Y)
 
     def pull(self, t: Array, E: Array, Y: Array) -> Array:
         """Half the gradient (n, r) of t'values: L(B't) Y."""

@@ -12,7 +12,7 @@ rows, and of threshold graphs, the one of largest variance whose edges are no lo
 so that a graph which q dimensions cannot hold is met as nearly as they can.
 
 There are n^2 k constraints; those that are missed are added round after round (cutting planes), and
-`fitting.sdp.sdp` solves for Y (n, q) itself. At so low a rank there are local optima: several
+`fitting.sdp.descent` solves for Y (n, q) itself. At so low a rank there are local optima: several
 starts are tried, and the one that recovers most is kept.
 
 The variance of points whose edges lengthen by x grows as x^2, and so does the price: a `cap` below
@@ -30,8 +30,8 @@ import scipy.sparse
 
 from eigengap.exceptions import DoesNotFitError
 from eigengap.fitting.optimise.loop import Progress, Watch
+from eigengap.fitting.sdp.descent import solve
 from eigengap.fitting.sdp.problem import Gain, Problem
-from eigengap.fitting.sdp.sdp import solve
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Ints
 from eigengap.runtime.memory import require_memory
@@ -179,15 +179,6 @@ class WorkingSet:
         values = np.concatenate([self.multipliers, np.zeros(len(new))])
         return WorkingSet(both[kept], values[kept], self.rest)
 
-    def after(self, multipliers: Array) -> WorkingSet:
-        """With multipliers (c + rest,) that were found."""
-        c = len(self.triples)
-        return WorkingSet(self.triples, multipliers[:c], multipliers[c:])
-
-    @property
-    def all_multipliers(self) -> Array:
-        return np.concatenate([self.multipliers, self.rest])
-
 
 def problem_of(structure: Structure, gain: Gain, total: float | None, work: WorkingSet) -> Problem:
     """The program of the edges' lengths and of the working set."""
@@ -260,7 +251,9 @@ def embed(
     Y = start - np.mean(start, axis=0)
     if total is not None:
         Y = Y * np.sqrt(total * structure.n / max(float(np.sum(Y**2)), np.finfo(np.float64).tiny))
-    work = _nothing_in_force(structure, total)
+    edges = 0 if structure.longest is None else len(structure.longest)
+    nothing = np.empty((0, 3), dtype=np.int64), np.empty(0)
+    work = WorkingSet(*nothing, rest=np.zeros(edges + (total is not None)))
     weight = START * usual_price(structure, gain, Y)
     best = _judged(structure, gain, Y, work, 0)
     careful = False
@@ -274,7 +267,7 @@ def embed(
         found = solve(
             problem_of(structure, gain, total, work),
             Y,
-            multipliers=work.all_multipliers,
+            multipliers=np.concatenate([work.multipliers, work.rest]),
             weight=weight,
             tol=tol * structure.margin,
             max_iter=subproblems,
@@ -284,7 +277,8 @@ def embed(
         if found.unbounded:
             structure = replace(structure, cap=DEARER * structure.cap)
             continue
-        work = work.after(found.multipliers)
+        own, rest = np.split(found.multipliers, [len(work.triples)])
+        work = WorkingSet(work.triples, own, rest)
         moved = float(np.linalg.norm(found.Y - Y) / max(float(np.linalg.norm(found.Y)), 1e-300))
         Y = found.Y
         now = _judged(structure, gain, Y, work, count)
@@ -302,12 +296,6 @@ def embed(
             break
         careful = careful or settled
     return best
-
-
-def _nothing_in_force(structure: Structure, total: float | None) -> WorkingSet:
-    edges = 0 if structure.longest is None else len(structure.longest)
-    rest = np.zeros(edges + (total is not None))
-    return WorkingSet(np.empty((0, 3), dtype=np.int64), np.empty(0), rest)
 
 
 def _judged(structure: Structure, gain: Gain, Y: Array, work: WorkingSet, rounds: int) -> Embedding:

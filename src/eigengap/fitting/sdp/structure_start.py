@@ -228,9 +228,15 @@ NO_WEIGHTS = (
 def adjacency(values: Any, *, directed: bool = False) -> scipy.sparse.csr_array:
     """The graph (n, n), bool, of a matrix of zeros and ones, dense or sparse."""
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        instead = 'rows of data take affinity="rows"'
+        if values.shape[1] == 2:
+            instead = (
+                "a list of edges (i, j) becomes one by scipy.sparse.coo_array((np.ones(2 * m), "
+                "(np.r_[i, j], np.r_[j, i])), (n, n))"
+            )
         raise ValueError(
             f"an adjacency matrix is square, got {values.shape[0]} rows and {values.shape[1]} "
-            f"columns; {_instead(values)}"
+            f"columns; {instead}"
         )
     A = scipy.sparse.coo_array(values)
     _refuse(A, ~np.isfinite(A.data), "an edge is there or not: set unknown ones to 0 or 1")
@@ -241,8 +247,15 @@ def adjacency(values: Any, *, directed: bool = False) -> scipy.sparse.csr_array:
     found = scipy.sparse.csr_array(A.astype(bool).tocsr())
     found.eliminate_zeros()
     found.sort_indices()
-    if not directed:
-        _require_symmetric(found)
+    apart = scipy.sparse.coo_array(found.astype(np.int8) - found.T.astype(np.int8))
+    apart.eliminate_zeros()
+    if apart.nnz and not directed:
+        i, j = int(apart.row[0]), int(apart.col[0])
+        raise ValueError(
+            f"the adjacency matrix is not symmetric: row {i}, column {j} and row {j}, column {i} "
+            "differ. Pass np.maximum(A, A.T), of a sparse one A.maximum(A.T), or directed=True "
+            "where row i names the nearest neighbours of node i"
+        )
     if found.nnz == 0:
         raise ValueError("the graph has no edges: there is no structure to preserve")
     return found
@@ -256,31 +269,9 @@ def looks_like_adjacency(values: Any) -> bool:
     return bool(not values.diagonal().any() and values.any() and np.array_equal(values, values.T))
 
 
-def _instead(values: Any) -> str:
-    """What a table that is not square may be instead."""
-    if values.shape[1] == 2:
-        return (
-            "a list of edges (i, j) becomes one by scipy.sparse.coo_array((np.ones(2 * m), "
-            "(np.r_[i, j], np.r_[j, i])), (n, n))"
-        )
-    return 'rows of data take affinity="rows"'
-
-
 def _refuse(A: Any, wrong: Any, why: str) -> None:
     if not np.any(wrong):
         return
     at = int(np.argmax(wrong))
     i, j = int(A.row[at]), int(A.col[at])
     raise ValueError(f"the adjacency matrix holds {A.data[at]} at row {i}, column {j}: {why}")
-
-
-def _require_symmetric(A: scipy.sparse.csr_array) -> None:
-    apart = scipy.sparse.coo_array(A.astype(np.int8) - A.T.astype(np.int8))
-    apart.eliminate_zeros()
-    if apart.nnz:
-        i, j = int(apart.row[0]), int(apart.col[0])
-        raise ValueError(
-            f"the adjacency matrix is not symmetric: row {i}, column {j} and row {j}, column {i} "
-            "differ. Pass np.maximum(A, A.T), of a sparse one A.maximum(A.T), or directed=True "
-            "where row i names the nearest neighbours of node i"
-        )

@@ -7,7 +7,7 @@ manifolds by semidefinite programming":
 
 or <= ("at_most"; Sun, Boyd, Xiao and Diaconis 2006). The coordinates are the principal ones of K.
 
-The semidefinite program is solved for a low-rank factor (`fitting.sdp.sdp`) from a start by
+The semidefinite program is solved for a low-rank factor (`fitting.sdp.descent`) from a start by
 geodesic distances to some nodes. Points that coincide are one node of larger weight. The rank is
 raised where the certificate finds a direction in which variance is still to be gained, and where
 too few columns cannot keep the lengths.
@@ -31,9 +31,8 @@ from eigengap.fitting.graph.local_weights import around
 from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.fitting.sdp.certificate import Certificate, certify
-from eigengap.fitting.sdp.descent import MEMORY
+from eigengap.fitting.sdp.descent import MEMORY, Solution, solve, usual_multiplier
 from eigengap.fitting.sdp.problem import Problem, Variance
-from eigengap.fitting.sdp.sdp import Solution, solve, usual_multiplier
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.maps.graph import Graph, Ints
 from eigengap.runtime.memory import require_memory
@@ -64,7 +63,7 @@ class Unfolding:
     Z: Array  # (n, r) principal coordinates, in order of their variance
     lam: Array  # (r,) eigenvalues of K, descending
     dimensions: int  # columns of Z that have variance
-    worst: float  # largest violation of a constraint, relative as in `violations`
+    worst: float  # largest violation of a constraint, relative as in `unfolded`
     rms: float  # root mean square of the same
     gap: float  # (bound - variance) / bound; inf where multipliers prove nothing, nan: unknown
     mu: float  # smallest eigenvalue of the dual's Laplacian: 1 at the optimum
@@ -93,7 +92,8 @@ def unfold(
     merged, unit = in_units(merged)
     squares = merged.edges[2] ** 2
     problem = unfolding_problem(merged, squares, constraint, weights)
-    r = _first_rank(problem, columns)
+    most = merged.n - 1
+    r = min(most, max(columns, _pataki(problem)) if most <= SMALL else columns)
     require_unfolding(merged.n, merged.m, r)
     start = geodesic_start(merged, r, weights, rng)
     if start.shape[1] < r:
@@ -101,21 +101,48 @@ def unfold(
     # Factors of flat graphs are small: a second thread of BLAS only waits.
     with one_blas_thread():
         best, proof, steps = _climb(problem, start, constraint, tol, max_iter, rng, watch)
-    missed = violations(problem, best.Y, constraint)
-    Z, lam = principal(best.Y[place])
-    return Unfolding(
-        Z=unit * one_of_each(Z, place),
-        lam=unit**2 * lam,
-        dimensions=in_use(lam, graph.n),
-        worst=float(np.max(missed)),
-        rms=float(np.sqrt(np.mean(missed**2))),
-        gap=_gap(best, proof, constraint, _stretch(problem, best.Y)),
+    # Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them.
+    lengths, gap = problem.at(best.Y), np.nan
+    if not np.isnan(proof.bound):
+        gap = np.inf  # below 0 there is no K at all that keeps these lengths
+    if 0.0 < proof.bound < np.inf:
+        stretch = max(1.0, float(np.max(lengths / problem.high)))
+        value = float(best.trace.objective[-1]) / (stretch if constraint == "at_most" else 1.0)
+        gap = abs(proof.bound - value) / proof.bound
+    return unfolded(
+        best.Y[place],
+        place,
+        unit,
+        constraint,
+        lengths - problem.high,
+        gap=gap,
         mu=proof.mu,
         rank=best.V.shape[1],
         converged=best.converged,
         stalled=best.stalled,
         steps=steps,
         trace=best.trace,
+    )
+
+
+def unfolded(
+    Y: Array, place: Ints, unit: float, constraint: Constraint, over: Array, **rest: Any
+) -> Unfolding:
+    """The points Y (n, r) of rows at these places (n,), in their units.
+
+    Squared lengths are off by `over` (m,), relative to them, or to the squared unit where these are
+    shorter.
+    """
+    missed = np.abs(over) if constraint == "equal" else np.maximum(over, 0.0)
+    Z, lam = principal(Y)
+    first = np.unique(place, return_index=True)[1]
+    return Unfolding(
+        Z=unit * Z[first[place]],  # rounding could separate rows of one place
+        lam=unit**2 * lam,
+        dimensions=int(np.sum(lam > len(place) * UNUSED**2)),
+        worst=float(np.max(missed)),
+        rms=float(np.sqrt(np.mean(missed**2))),
+        **rest,
     )
 
 
@@ -177,13 +204,6 @@ def unfolding_problem(
     return Problem(graph.n, i, j, Variance(weights), low, high, own, basis=basis)
 
 
-def _first_rank(problem: Problem, columns: int) -> int:
-    most = problem.n - 1
-    if most <= SMALL:
-        return min(most, max(columns, _pataki(problem)))
-    return min(most, columns)
-
-
 def _pataki(problem: Problem) -> int:
     """Rank r with r (r + 1) / 2 > constraints: there is an optimum of lower rank."""
     return int(np.ceil(np.sqrt(2.0 * len(problem.low)))) + 1
@@ -219,9 +239,15 @@ def _climb(
         )
         steps += found.steps
         proof = certify(problem, found.multipliers, found.V.shape[1])
-        V = _columns_in_use(found.V)
+        # Rotated to its principal axes, without those along which all points coincide.
+        _, s, Wt = np.linalg.svd(found.V - np.mean(found.V, axis=0), full_matrices=False)
+        V = found.V @ Wt[s > UNUSED * np.sqrt(len(found.V))].T
         room = min(most - V.shape[1], max(V.shape[1], SPARE))
-        if last or room <= 0 or not _wanting(found, proof, constraint, tol, gap):
+        if constraint == "equal":
+            wanting = found.violation > tol and found.stalled  # more columns may keep lengths
+        else:
+            wanting = proof.upward.shape[1] > 0 and 1.0 - proof.mu > gap  # or gain variance
+        if last or room <= 0 or not wanting:
             break
         if constraint == "at_most" or V.shape[1] < found.V.shape[1]:
             # A saddle: it has multipliers, and the way out is along their eigenvectors.
@@ -234,13 +260,6 @@ def _climb(
         size = np.sqrt(np.mean(problem.points(new) ** 2, axis=0))
         V = np.hstack([V, NEW_COLUMN * new / size])
     return found, _best_proof(problem, found, proof, tol), steps
-
-
-def _columns_in_use(V: Array) -> Array:
-    """V rotated to its principal axes, without those along which all points coincide."""
-    _, s, Wt = np.linalg.svd(V - np.mean(V, axis=0), full_matrices=False)
-    used = s > UNUSED * np.sqrt(len(V))
-    return np.asarray(V @ Wt[used].T)
 
 
 def _best_proof(problem: Problem, found: Solution, best: Certificate, tol: float) -> Certificate:
@@ -257,15 +276,6 @@ def _best_proof(problem: Problem, found: Solution, best: Certificate, tol: float
         if other.bound < best.bound and other.bound > (1.0 - tol) * gain:
             best = other
     return best
-
-
-def _wanting(
-    found: Solution, proof: Certificate, constraint: Constraint, tol: float, gap: float
-) -> bool:
-    """Whether more columns may help: to keep lengths, or to gain variance."""
-    if constraint == "equal":
-        return found.violation > tol and found.stalled
-    return proof.upward.shape[1] > 0 and 1.0 - proof.mu > gap
 
 
 # Start and end -------------------------------------------------------------------------------
@@ -321,46 +331,6 @@ def principal(Y: Array) -> tuple[Array, Array]:
     """Principal coordinates (n, r) of points, and the eigenvalues (r,) of their Gram matrix."""
     U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
     return np.asarray(U * (sign_rule(U) * s)), s**2
-
-
-def one_of_each(Z: Array, place: Ints) -> Array:
-    """Z (n, r) with rows of the same place (n,) the same: rounding could separate them."""
-    first = np.unique(place, return_index=True)[1]
-    return np.asarray(Z[first[place]])
-
-
-def in_use(lam: Array, n: int) -> int:
-    """How many of the eigenvalues of K, in squared units, are more than an unsolved rest."""
-    return int(np.sum(lam > n * UNUSED**2))
-
-
-def violations(problem: Problem, Y: Array, constraint: Constraint) -> Array:
-    """(m,) of squared lengths, relative to them, or to the squared unit where these are shorter."""
-    over = problem.combine @ _squared(problem, Y) - problem.high
-    return np.asarray(np.abs(over) if constraint == "equal" else np.maximum(over, 0.0))
-
-
-def _squared(problem: Problem, Y: Array) -> Array:
-    E = np.asarray(problem.incidence @ Y)
-    return np.asarray(np.einsum("ij,ij->i", E, E))
-
-
-def _stretch(problem: Problem, Y: Array) -> float:
-    """The factor, at least 1, by which the squared length of some edge exceeds its bound."""
-    found = problem.combine @ _squared(problem, Y)
-    return max(1.0, float(np.max(found / problem.high)))
-
-
-def _gap(found: Solution, proof: Certificate, constraint: Constraint, stretch: float) -> float:
-    """Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them."""
-    if np.isnan(proof.bound):
-        return np.nan
-    if not 0.0 < proof.bound < np.inf:
-        return np.inf  # below 0 there is no K at all that keeps these lengths
-    value = float(found.trace.objective[-1])
-    if constraint == "at_most":
-        value /= stretch
-    return abs(proof.bound - value) / proof.bound
 
 
 def nothing(n: int) -> Unfolding:

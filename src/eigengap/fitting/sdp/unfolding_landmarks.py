@@ -29,24 +29,11 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.laplacian.factor import cost_of_factor, symmetric_lu
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch
+from eigengap.fitting.sdp import unfolding
 from eigengap.fitting.sdp.certificate import certify
-from eigengap.fitting.sdp.descent import descend
+from eigengap.fitting.sdp.descent import descend, usual_multiplier
 from eigengap.fitting.sdp.metric import Metrics
-from eigengap.fitting.sdp.problem import Penalty, Problem
-from eigengap.fitting.sdp.sdp import usual_multiplier
-from eigengap.fitting.sdp.unfolding import (
-    Constraint,
-    Unfolding,
-    geodesic_start,
-    in_units,
-    in_use,
-    merge_coincident,
-    nothing,
-    one_of_each,
-    principal,
-    unfolding_problem,
-    violations,
-)
+from eigengap.fitting.sdp.problem import Penalty
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph, Ints
 from eigengap.runtime.memory import require_memory
@@ -63,22 +50,22 @@ WAY_OUT = "fit a sample of the rows, and give the others to transform"
 def unfold_on_landmarks(
     graph: Graph,
     Q: Array,
-    constraint: Constraint = "equal",
+    constraint: unfolding.Constraint = "equal",
     *,
     columns: int = 4,
     tol: float = 1e-4,
     rng: np.random.Generator | None = None,
     watch: Watch | None = None,
-) -> Unfolding:
+) -> unfolding.Unfolding:
     """Unfold a connected graph of n nodes whose points are Q (n, p) times those of landmarks."""
     rng = np.random.default_rng(0) if rng is None else rng
     if not graph.lengths.any():
-        return nothing(graph.n)
+        return unfolding.nothing(graph.n)
     ones = np.ones(graph.n)
-    graph, unit = in_units(graph)
+    graph, unit = unfolding.in_units(graph)
     squares = graph.edges[2] ** 2
-    problem = unfolding_problem(graph, squares, constraint, ones, Q)
-    start = geodesic_start(graph, min(columns, Q.shape[1]), ones, rng)
+    problem = unfolding.unfolding_problem(graph, squares, constraint, ones, Q)
+    start = unfolding.geodesic_start(graph, min(columns, Q.shape[1]), ones, rng)
     V = np.asarray(np.linalg.lstsq(Q, start, rcond=None)[0], dtype=np.float64)
     usual = usual_multiplier(problem, V)
     metrics = Metrics.of(problem, V.shape[1])
@@ -94,46 +81,31 @@ def unfold_on_landmarks(
         seconds.append(time.perf_counter() - clock)
         if watch is not None:
             watch(Progress(len(gains), len(PENALTIES), gains[-1], rates[-1], seconds[-1]))
-    place = merge_coincident(graph)[1]
-    Y = _coincident(place, found.Y)
-    missed = violations(problem, Y, constraint)
-    gap, mu = _gap(problem, penalty, found.t, gains[-1], V.shape[1])
-    Z, lam = principal(Y)
-    return Unfolding(
-        Z=unit * one_of_each(Z, place),
-        lam=unit**2 * lam,
-        dimensions=in_use(lam, graph.n),
-        worst=float(np.max(missed)),
-        rms=float(np.sqrt(np.mean(missed**2))),
+    place = unfolding.merge_coincident(graph)[1]
+    # Nodes of one place at their mean: their combinations may differ.
+    weights = np.bincount(place)
+    mean = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(graph.n))))
+    Y = np.asarray(mean @ found.Y)[place] if len(weights) < graph.n else found.Y
+    # The bound is that of the penalised objective.
+    proof, gap = certify(problem, found.t, V.shape[1]), np.inf
+    if proof.mu > 0.0:
+        cost = float(found.t @ found.t) / (2.0 * penalty.weight)
+        bound = proof.bound + cost / proof.mu**2
+        gap = abs(bound - (gains[-1] - cost)) / max(abs(bound), gains[-1])
+    return unfolding.unfolded(
+        Y,
+        place,
+        unit,
+        constraint,
+        problem.at(Y) - problem.high,
         gap=gap,
-        mu=mu,
+        mu=proof.mu,
         rank=V.shape[1],
         converged=found.finished,
         stalled=False,
         steps=steps,
         trace=Trace(np.array(gains), np.array(rates), np.array(seconds)),
     )
-
-
-def _coincident(place: Ints, Y: Array) -> Array:
-    """Y (n, r) with nodes at one place (n,) at their mean: their combinations may differ."""
-    weights = np.bincount(place)
-    if len(weights) == len(Y):
-        return Y
-    mean = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(len(Y)))))
-    return np.asarray(mean @ Y)[place]
-
-
-def _gap(
-    problem: Problem, penalty: Penalty, t: Array, gain: float, rank: int
-) -> tuple[float, float]:
-    """Relative gap of the penalised objective, and mu."""
-    proof = certify(problem, t, rank)
-    if not proof.mu > 0.0:
-        return np.inf, proof.mu
-    cost = float(t @ t) / (2.0 * penalty.weight)
-    bound = proof.bound + cost / proof.mu**2
-    return abs(bound - (gain - cost)) / max(abs(bound), gain), proof.mu
 
 
 def choose_landmarks(

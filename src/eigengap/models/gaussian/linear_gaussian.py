@@ -21,16 +21,20 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.posterior import Posterior, RowPosteriors, square_roots
-from eigengap.models.gaussian.row_posterior import (
+from eigengap.models.gaussian.posterior import (
+    BlockCoefficients,
     Coefficients,
+    Posterior,
+    RowPosteriors,
+    is_nearly_exact,
     projected_variance,
-    row_posteriors,
+    square_roots,
 )
 from eigengap.models.maps.affine import AffineMap
 
@@ -184,7 +188,11 @@ class LinearGaussian:
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
-        return np.where(np.isnan(X), self.posterior_mean(X, cell_sd) @ self.W.T + self.mu, X)
+        return np.where(np.isnan(X), self.denoised(X, cell_sd), X)
+
+    def denoised(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
+        """E[W z + mu | observed values]: (n, d)."""
+        return self.posterior_mean(X, cell_sd) @ self.W.T + self.mu
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
@@ -240,7 +248,7 @@ class LinearGaussian:
         Where a noise variance is small its two terms cancel to a few digits; a step of Newton's
         method for the inverse, of the same cost, brings them back.
         """
-        if near_exact.is_nearly_exact(self.W, self.psi):
+        if is_nearly_exact(self.W, self.psi):
             return self._precision_near_exact()
         scaled = self.W / self.psi[:, None]
         P = np.eye(self.q) + self.W.T @ scaled
@@ -282,7 +290,7 @@ class LinearGaussian:
 
     def encoder(self) -> AffineMap:
         """The affine map that takes a complete row to E[z | x], and back by W."""
-        if near_exact.is_nearly_exact(self.W, self.psi):
+        if is_nearly_exact(self.W, self.psi):
             A: Array = self._cells().gain()
         else:
             scaled = self.W / self.psi[:, None]
@@ -310,15 +318,15 @@ class LinearGaussian:
         least = self.psi
         if cell_sd is not None:  # at least so much noise has each column's observed values
             least = least + np.min(cell_sd, axis=0, where=~np.isnan(X), initial=inf) ** 2
-        if near_exact.is_nearly_exact(self.W, least):
+        if is_nearly_exact(self.W, least):
             known = None if cell_sd is None else cell_sd**2
             yield from near_exact.noiseless_posteriors(
                 X, self.W, self.mu, self.psi, self.unit, known
             )
             return
         rows = prepare_rows(X, None, self.mu, None, self.q, cell_sd=cell_sd)
-        for _, part in row_posteriors(rows, Coefficients(self.W, np.zeros(self.d), self.psi)):
-            yield part
+        block = BlockCoefficients.of(rows, Coefficients(self.W, np.zeros(self.d), self.psi))
+        yield from map(block.posteriors, rows.chunks(self.q))
 
     def _diagonal(self) -> Array:
         """(d,) of W W^T + diag(psi)."""
@@ -328,6 +336,8 @@ class LinearGaussian:
         """(q, q) eigenvectors of W^T Psi^-1 W, by falling eigenvalue; those without noise first."""
         if self.is_isotropic and self.noise_unit is None:
             return right_singular_vectors(self.W)
+        if not is_nearly_exact(self.W, self.psi):
+            return right_singular_vectors(self.W / np.sqrt(self.psi)[:, None])
         exact, fixed = self._cells().constraints
         by_exact = right_singular_vectors(self.W[exact] / self.unit[exact][:, None])
         by_exact = by_exact[:, : self.q - fixed.free.shape[1]]
@@ -337,12 +347,7 @@ class LinearGaussian:
 
     def _cells(self) -> near_exact.Cells:
         """All cells of a complete row."""
-        return near_exact.Cells(self.W, self.psi, self.unit, self._is_exact)
-
-    @property
-    def _is_exact(self) -> bool:
-        """Whether no feature has noise, as in PCA."""
-        return bool(np.all(self.psi <= 0.0))
+        return near_exact.Cells(self.W, self.psi, self.unit, bool(np.all(self.psi <= 0.0)))
 
     @property
     def unit(self) -> Array:
@@ -372,3 +377,30 @@ def right_singular_vectors(A: Array) -> Array:
         return np.eye(A.shape[1])
     Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])[2]
     return np.asarray(Vt.T)
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentColumns:
+    """Independent Gaussian columns, a model without components: their predictive distributions.
+
+    A new value of a column observed in n rows follows Student's t with n - 1 degrees of freedom
+    about the mean, with scale s sqrt(1 + 1 / n), s^2 at divisor n - 1.
+    """
+
+    mean: Array  # (d,)
+    degrees: Array  # (d,) of freedom
+    scale: Array  # (d,)
+
+    @classmethod
+    def of(cls, X: Array, weight: Array | None) -> IndependentColumns:
+        observed = ~np.isnan(X)
+        w = np.where(observed, 1.0 if weight is None else weight[:, None], 0.0)
+        n = w.sum(axis=0)
+        mean = np.sum(w * np.where(observed, X, 0.0), axis=0) / n
+        squares = np.sum(w * np.where(observed, X - mean, 0.0) ** 2, axis=0)
+        degrees = np.maximum(n - 1.0, 1.0)
+        return cls(mean, degrees, np.sqrt(squares / degrees * (1.0 + 1.0 / n)))
+
+    def std(self) -> Array:
+        """(d,) such that +- 1.96 of them are the 95 % interval of the t distribution."""
+        return np.asarray(self.scale * stdtrit(self.degrees, 0.975) / stdtrit(inf, 0.975))

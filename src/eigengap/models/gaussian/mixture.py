@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigengap.linalg import Array, packed_size
-from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows, prepare_rows
-from eigengap.models.gaussian.posterior import Posterior, RowPosteriors
-from eigengap.models.gaussian.row_posterior import (
+from eigengap.models.gaussian.posterior import (
     BlockCoefficients,
     Coefficients,
+    Posterior,
+    RowPosteriors,
+    is_nearly_exact,
     projected_variance,
 )
 
@@ -277,7 +278,7 @@ class MixtureOfLinearGaussians:
         """All rows under all components, in parts: see `mixture_posteriors`."""
         if len(X) == 0:
             return
-        if any(near_exact.is_nearly_exact(model.W, model.psi) for model in self.models):
+        if any(is_nearly_exact(model.W, model.psi) for model in self.models):
             # Where a component has (almost) no noise: each takes care of its own limits.
             by_model = [list(model.row_posteriors(X)) for model in self.models]
             for part in chain(*by_model):

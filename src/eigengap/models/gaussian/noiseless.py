@@ -7,7 +7,7 @@ does not exist at psi_j = 0. The same posterior is the least-squares problem
 
 whose rows carry very different weights. Householder QR with column pivoting and rows sorted by
 size is backward stable row by row however much the weights differ (Cox and Higham 1998). Slower
-than the products of `row_posterior` (one factorisation per pattern), and used only where needed.
+than the products of `posterior` (one factorisation per pattern), and used only where needed.
 
 psi_j = 0 is the limit of psi_j = epsilon u_j^2, epsilon -> 0, with one epsilon for all such
 features and u_j their units. Let E be the observed cells without noise. In the limit z minimises
@@ -33,10 +33,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array, pack
-from eigengap.models.gaussian.posterior import RowPosteriors
-
-# w^T w / psi beyond which the products lose more than about half of the digits.
-NEARLY_EXACT = 1e7
+from eigengap.models.gaussian.posterior import NEARLY_EXACT, RowPosteriors
 
 # Noise below this share of w^T w is taken for none where that changes nothing by more than this
 # share, so that squares of rounding errors (1e-32) divided by the noise stay below 1e-12.
@@ -53,12 +50,6 @@ class Constraints:
     inverse: Array  # (q, m) pseudo-inverse of their loadings
     free: Array  # (q, q - rank) orthonormal
     log_det: float  # ln |W W^T|; -inf where the loadings depend on each other
-
-
-def is_nearly_exact(W: Array, psi: Array) -> bool:
-    """Whether the noise is too small, relative to the signal, for products."""
-    signal = np.einsum("jq,jq->j", W, W)
-    return bool(np.any(signal > NEARLY_EXACT * psi) or np.any(psi <= 0.0))
 
 
 def noiseless_posteriors(

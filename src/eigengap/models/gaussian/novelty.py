@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.posterior import RowPosteriors
-from eigengap.models.gaussian.row_posterior import projected_variance
+from eigengap.models.gaussian.posterior import RowPosteriors, projected_variance
 
 Name = Literal["D2", "T2", "SPE"]
 

@@ -15,8 +15,10 @@ keeps its own mask, and the known variances lie next to it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -241,3 +243,34 @@ def _pattern_keys(observed: NDArray[np.bool_]) -> NDArray[np.uint64]:
         key ^= words[:, j]
         key ^= key >> np.uint64(29)
     return key
+
+
+# Memory that is reused ------------------------------------------------------------------------
+#
+# The system provides fresh memory page by page and clears each page at its first use: for arrays
+# that are read once or twice this costs as much as the arithmetic. The allocator avoids it by
+# keeping freed memory, but Dask workers return all of it at once (MALLOC_TRIM_THRESHOLD_=65536),
+# which made an EM step half as long again.
+
+LARGEST_KEPT = 16 << 20  # bytes of one array
+
+
+class Scratch(threading.local):
+    """Arrays by name, separate for each Python thread, with undefined contents."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Array] = {}
+
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        """Send nothing to a worker, which begins with its own."""
+        return Scratch, ()
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Valid until this thread asks for the same name again."""
+        size = prod(shape)
+        if 8 * size > LARGEST_KEPT:
+            return np.empty(shape)
+        kept = self._kept.get(name)
+        if kept is None or kept.size < size:
+            kept = self._kept[name] = np.empty(size)
+        return kept[:size].reshape(shape)

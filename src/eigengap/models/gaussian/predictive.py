@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +33,12 @@ from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.posterior import RowPosteriors, square_roots
-from eigengap.models.gaussian.row_posterior import projected_variance
+from eigengap.models.gaussian.posterior import (
+    NEARLY_EXACT,
+    RowPosteriors,
+    projected_variance,
+    square_roots,
+)
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
@@ -51,6 +56,7 @@ PRIOR_RESIDUALS = 3.0
 SHRINKAGES = 2
 LEAST_STRENGTH = 0.05
 
+FEW_ROWS = 30  # in which a column is observed, below which PlugIn does not take it for known
 CHUNK_CELLS = 1 << 16  # rows x features that are held at a time
 
 
@@ -143,7 +149,7 @@ class Predictive:
         """(n,) rows with an observed cell of too little noise for products."""
         noise = self.noise if cell_sd is None else self.noise + cell_sd**2
         signal = np.einsum("jq,jq->j", self.model.W, self.model.W)
-        little = (signal > near_exact.NEARLY_EXACT * noise) | (noise <= 0.0)
+        little = (signal > NEARLY_EXACT * noise) | (noise <= 0.0)
         return np.asarray(np.any(little & ~np.isnan(X), axis=1))
 
     def _variance_near_exact(self, x: NDArray[np.floating], cell_sd: Array | None) -> Array:
@@ -230,6 +236,51 @@ class MixturePredictive:
         weights = rng.dirichlet(self.sum_w + 1.0)
         models = [component.draw(rng) for component in self.components]
         return MixtureOfLinearGaussians(np.log(np.maximum(weights, 1e-300)), models)
+
+
+@dataclass(frozen=True, eq=False)
+class PlugIn:
+    """A model whose parameters are taken for known, but for columns observed in few rows.
+
+    The uncertainty of parameters is found at a maximum of the likelihood. Far from one it is beyond
+    all measure: on WDBC, 30 % missing, 18 factors, standard deviations are 6 times those of the
+    model itself after 10 steps of EM, 1.1 times at the end. A fit that is stopped early plugs its
+    parameters in instead, which costs little where there are many rows for each factor.
+    """
+
+    model: LinearGaussian
+    evidence: ObservationPattern | None = None
+
+    def conditional(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        mean, variance = self.model.conditional(X, cell_sd)
+        if self._few.any():
+            _, wider = self._uncertain.conditional(X, cell_sd)
+            variance = np.where(self._few, np.maximum(variance, wider), variance)
+        return mean, variance
+
+    def draw(self, rng: np.random.Generator) -> LinearGaussian:
+        few = self._few
+        if not few.any():
+            return self.model
+        drawn = self._uncertain.draw(rng)
+        return replace(
+            self.model,
+            W=np.where(few[:, None], drawn.W, self.model.W),
+            mu=np.where(few, drawn.mu, self.model.mu),
+            psi=np.where(few, drawn.psi, self.model.psi),
+        )
+
+    @cached_property
+    def _few(self) -> NDArray[np.bool_]:
+        """(d,) columns of which too few values can be held out to calibrate their intervals."""
+        if self.evidence is None:
+            return np.zeros(self.model.d, dtype=bool)
+        return self.evidence.observed_w < FEW_ROWS
+
+    @cached_property
+    def _uncertain(self) -> Predictive:
+        assert self.evidence is not None
+        return Predictive.of(self.model, self.evidence)
 
 
 def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:

@@ -27,6 +27,11 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import RowPosteriors
 
+NO_CELL_SD = (
+    "cell_sd cannot be used with Student noise: a row's scale acts on all of its noise, and what "
+    "is known of a cell would not follow it. Use Gaussian noise, or leave cell_sd out"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class StudentLinearGaussian(LinearGaussian):
@@ -126,11 +131,7 @@ class StudentLinearGaussian(LinearGaussian):
         self, X: NDArray[Any], cell_sd: Array | None = None
     ) -> Iterator[RowPosteriors]:
         if cell_sd is not None:
-            raise ValueError(
-                "cell_sd cannot be used with Student noise: a row's scale acts on all of its "
-                "noise, and what is known of a cell would not follow it. Use Gaussian noise, or "
-                "leave cell_sd out"
-            )
+            raise ValueError(NO_CELL_SD)
         for part in super().row_posteriors(X):
             yield replace(part, nu=self.nu)
 

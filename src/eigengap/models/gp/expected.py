@@ -51,12 +51,11 @@ def _single(part: LatentKernel, mu: Array, s: Array, U: Array) -> Array:
     if isinstance(part, Linear):
         return part.matrix(mu, U)
     assert isinstance(part, RBF)
-    assert part.variance is not None
     l2 = part.lengths_of(mu.shape[1]) ** 2
     exponent = 0.5 * np.sum(np.log1p(s / l2), axis=1)[:, None]
     for k in range(mu.shape[1]):
         exponent = exponent + (mu[:, k, None] - U[:, k]) ** 2 / (2.0 * (l2[k] + s[:, k, None]))
-    return np.asarray(part.variance * np.exp(-exponent))
+    return np.asarray(part._variance * np.exp(-exponent))
 
 
 def _product(first: LatentKernel, second: LatentKernel, mu: Array, s: Array, U: Array) -> Array:
@@ -88,8 +87,6 @@ def _of_rbf_and_linear(rbf: RBF, linear: Linear, mu: Array, s: Array, U: Array) 
 
 
 def _of_rbfs(first: RBF, second: RBF, mu: Array, s: Array, U: Array) -> Array:
-    assert first.variance is not None
-    assert second.variance is not None
     q = mu.shape[1]
     l2, m2 = first.lengths_of(q) ** 2, second.lengths_of(q) ** 2
     both = l2 + m2
@@ -101,4 +98,4 @@ def _of_rbfs(first: RBF, second: RBF, mu: Array, s: Array, U: Array) -> Array:
         middle = (u * m2[k] + v * l2[k]) / both[k]
         off = (mu[:, k, None, None] - middle) ** 2 / (2.0 * (b[k] + s[:, k, None, None]))
         exponent = exponent + apart + off
-    return np.asarray(first.variance * second.variance * np.exp(-exponent))
+    return np.asarray(first._variance * second._variance * np.exp(-exponent))

@@ -14,7 +14,6 @@ observed and 0 elsewhere, w_j = B_j y_j. With inducing points U (Titsias 2009; T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,9 +28,9 @@ from eigengap.models.gp.expected import (
     expected_products,
 )
 from eigengap.models.gp.kernels import LatentKernel
+from eigengap.models.maps.landmark import row_pieces
 
 JITTER = 1e-6  # of the inducing points' covariance, in units of its mean diagonal
-_PIECE = 1 << 22  # numbers that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class GaussianProcesses:
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of cells at the points Z (n, q), noise in the variance."""
         mean, variance = np.empty((len(Z), self.d)), np.empty((len(Z), self.d))
-        for rows in self._pieces(len(Z), len(self.support)):
+        for rows in row_pieces(len(Z), len(self.support)):
             k = self.kernel.matrix(Z[rows], self.support)
             mean[rows] = k @ self.weights
             prior = self.kernel.diagonal(Z[rows])
@@ -88,8 +87,11 @@ class GaussianProcesses:
     def expect(self, mu: Array, s: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of cells at points N(mu, diag(s)), for RBF and linear."""
         mean, variance = np.empty((len(mu), self.d)), np.empty((len(mu), self.d))
-        products = self._products_of_weights()
-        for rows in self._pieces(len(mu), len(self.support) ** 2):
+        # w_j w_j' - B_j of every column, flat: (M M, d)
+        products = np.einsum("mj,lj->mlj", self.weights, self.weights)
+        products -= np.moveaxis(self.reductions[self.pattern], 0, 2)
+        products = products.reshape(-1, self.d)
+        for rows in row_pieces(len(mu), len(self.support) ** 2):
             at, s_at = mu[rows], s[rows]
             mean[rows] = expected_matrix(self.kernel, at, s_at, self.support) @ self.weights
             pairs = expected_products(self.kernel, at, s_at, self.support)
@@ -99,16 +101,10 @@ class GaussianProcesses:
             variance[rows] = left + self.noise_variance
         return self._in_data_units(mean, variance)
 
-    def _products_of_weights(self) -> Array:
-        """w_j w_j' - B_j of every column, flat: (M M, d)."""
-        outer = np.einsum("mj,lj->mlj", self.weights, self.weights)
-        outer -= np.moveaxis(self.reductions[self.pattern], 0, 2)
-        return np.asarray(outer.reshape(-1, self.d))
-
     def slopes(self, Z: Array) -> Array:
         """Derivatives of the means with respect to the points Z, in data units: (n, d, q)."""
         found = np.empty((len(Z), self.d, self.q))
-        for rows in self._pieces(len(Z), len(self.support) * self.q):
+        for rows in row_pieces(len(Z), len(self.support) * self.q):
             k = self.kernel.slopes(Z[rows], self.support)  # (n, M, q)
             found[rows] = np.einsum("nmk,mj->njk", k, self.weights, optimize=True)
         return np.asarray(found * self.unit[:, None])
@@ -119,11 +115,6 @@ class GaussianProcesses:
 
     def _in_data_units(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         return mean * self.unit + self.mean, variance * self.unit**2
-
-    @staticmethod
-    def _pieces(n: int, width: int) -> Iterator[slice]:
-        step = max(1, _PIECE // max(width, 1))
-        return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def given_latents(
@@ -144,7 +135,8 @@ def given_latents(
     weights, reductions = np.zeros((n, d)), np.zeros((len(groups), n, n))
     for p, group in enumerate(groups):
         observed, own = np.flatnonzero(group), np.flatnonzero(of_column == p)
-        inverse = _inverse(K[np.ix_(observed, observed)])
+        factor = scipy.linalg.cho_factor(K[np.ix_(observed, observed)], lower=True)
+        inverse = scipy.linalg.cho_solve(factor, np.eye(len(observed)))
         reductions[p][np.ix_(observed, observed)] = inverse
         weights[np.ix_(observed, own)] = inverse @ Y[np.ix_(observed, own)]
     return GaussianProcesses(
@@ -164,13 +156,13 @@ def given_uncertain_latents(
 ) -> GaussianProcesses:
     """The best q(f) through inducing points U (M, q) for latents N(mu, diag(s)), both (n, q).
 
-    Unseen cells of Y are 0; groups and of_column as in `given_latents`.
+    Missing values of Y are 0; groups and of_column as in `given_latents`.
     """
     (M, _), (n, d) = U.shape, Y.shape
     Kmm = kernel.matrix(U, U)
     Kmm[np.diag_indices(M)] += JITTER * np.trace(Kmm) / M
     psi2 = np.zeros((len(groups), M * M))
-    for rows in GaussianProcesses._pieces(n, M * M):
+    for rows in row_pieces(n, M * M):
         pairs = expected_products(kernel, mu[rows], s[rows], U)
         psi2 += groups[:, rows] @ pairs.reshape(-1, M * M)
     products = expected_matrix(kernel, mu, s, U).T @ Y / noise_variance  # (M, d)
@@ -188,8 +180,3 @@ def given_uncertain_latents(
     return GaussianProcesses(
         kernel, noise_variance, U, weights, reductions, of_column, np.zeros(d), np.ones(d)
     )
-
-
-def _inverse(A: Array) -> Array:
-    factor = scipy.linalg.cho_factor(A, lower=True)
-    return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(A))))

@@ -9,11 +9,13 @@ Every latent coordinate has a length scale of its own (automatic relevance deter
 
 Rasmussen and Williams (2006), "Gaussian processes for machine learning", chapter 4. What is left
 out (None) is for a fit to choose; what is given is where it starts.
+
+Functions of a distance are written for NumPy and for whatever else has its functions (`xp`), so
+that a fit that derives gradients runs the same lines.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -25,8 +27,11 @@ Scales = float | Array | None  # one for all coordinates, one of each, or for th
 
 
 @dataclass(frozen=True, eq=False)
-class LatentKernel(ABC):
-    """A covariance function k(z, u) of two points in latent space."""
+class LatentKernel:
+    """A covariance function k(z, u) of two points in latent space: the sum of its parts.
+
+    A kernel that is its own only part has methods of its own.
+    """
 
     @property
     def parts(self) -> tuple[LatentKernel, ...]:
@@ -53,33 +58,48 @@ class LatentKernel(ABC):
                         "positive and finite; None leaves the choice to the fit"
                     )
 
-    @abstractmethod
     def matrix(self, Z: Array, U: Array) -> Array:
         """k(z, u) of every row of Z (a, q) and of U (b, q): (a, b)."""
+        return np.asarray(sum(part.matrix(Z, U) for part in self.parts))
 
-    @abstractmethod
     def diagonal(self, Z: Array) -> Array:
         """k(z, z) of every row: (a,)."""
+        return np.asarray(sum(part.diagonal(Z) for part in self.parts))
 
-    @abstractmethod
     def slopes(self, Z: Array, U: Array) -> Array:
         """Derivatives of k(z, u) with respect to z: (a, b, q)."""
+        return np.asarray(sum(part.slopes(Z, U) for part in self.parts))
 
-    @abstractmethod
+    def slopes_of_diagonal(self, Z: Array) -> Array:
+        """Derivatives of k(z, z): (a, q)."""
+        return np.asarray(sum(part.slopes_of_diagonal(Z) for part in self.parts))
+
     def steepness(self, q: int) -> Array:
         """(q,) mean square of the slope, along each coordinate, of functions it is the prior of."""
+        return np.asarray(sum(part.steepness(q) for part in self.parts))
 
-    @abstractmethod
     def reach(self, q: int) -> Array:
         """(q,) how far along each coordinate functions go before they turn; inf where never."""
+        return np.asarray(np.min([part.reach(q) for part in self.parts], axis=0))
 
-    @abstractmethod
     def times(self, factor: float) -> LatentKernel:
         """The kernel of functions sqrt(factor) times as large."""
+        return Sum(tuple(part.times(factor) for part in self.parts))
 
-    @abstractmethod
     def ordered(self, order: Any) -> LatentKernel:
         """The same for points whose coordinates come in another order."""
+        return Sum(tuple(part.ordered(order) for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(LatentKernel):
+    """The kernel of sums of independent functions."""
+
+    terms: tuple[LatentKernel, ...]
+
+    @property
+    def parts(self) -> tuple[LatentKernel, ...]:
+        return self.terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,20 +110,23 @@ class Stationary(LatentKernel):
     lengths: Scales = None
 
     def matrix(self, Z: Array, U: Array) -> Array:
-        return np.asarray(self._variance * self._of_distance(self._distances(Z, U)))
+        return np.asarray(self._variance * self.of_distance(self._distances(Z, U)))
 
     def diagonal(self, Z: Array) -> Array:
         return np.full(len(Z), self._variance)
 
     def slopes(self, Z: Array, U: Array) -> Array:
         l2 = self.lengths_of(Z.shape[1]) ** 2
-        fall = self._variance * self._fall(self._distances(Z, U))
+        fall = self._variance * self.fall(self._distances(Z, U))
         return np.asarray(fall[:, :, None] * (U[None, :, :] - Z[:, None, :]) / l2)
+
+    def slopes_of_diagonal(self, Z: Array) -> Array:
+        return np.zeros_like(Z)
 
     def steepness(self, q: int) -> Array:
         """-k''(0): the mean square slope of a stationary process."""
         return np.asarray(
-            self._variance * float(self._fall(np.zeros(1))[0]) / self.lengths_of(q) ** 2
+            self._variance * float(self.fall(np.zeros(1))[0]) / self.lengths_of(q) ** 2
         )
 
     def reach(self, q: int) -> Array:
@@ -130,17 +153,15 @@ class Stationary(LatentKernel):
         lengths = self.lengths_of(Z.shape[1])
         A, B = Z / lengths, U / lengths
         centre = np.mean(B, axis=0)
-        A, B = A - centre, B - centre
-        squares = np.sum(A * A, axis=1)[:, None] + np.sum(B * B, axis=1)
-        return np.asarray(np.maximum(squares - 2.0 * (A @ B.T), 0.0))
+        return np.asarray(squared_distances(A - centre, B - centre))
 
     @staticmethod
-    def _of_distance(r2: Array) -> Array:
-        """k / v."""
+    def of_distance(r2: Any, xp: Any = np, away: float = 0.0) -> Any:
+        """k / v; `away` is added to what roots are taken of."""
         raise NotImplementedError
 
     @staticmethod
-    def _fall(r2: Array) -> Array:
+    def fall(r2: Array) -> Any:
         """-2 d(k / v) / d(r^2): what multiplies (u - z) / l^2 in the slope."""
         raise NotImplementedError
 
@@ -150,12 +171,10 @@ class RBF(Stationary):
     """v exp(-r^2 / 2): smooth functions."""
 
     @staticmethod
-    def _of_distance(r2: Array) -> Array:
-        return np.asarray(np.exp(-0.5 * r2))
+    def of_distance(r2: Any, xp: Any = np, away: float = 0.0) -> Any:
+        return xp.exp(-0.5 * r2)
 
-    @staticmethod
-    def _fall(r2: Array) -> Array:
-        return np.asarray(np.exp(-0.5 * r2))
+    fall = of_distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +182,13 @@ class Matern32(Stationary):
     """v (1 + sqrt(3) r) exp(-sqrt(3) r): functions that are differentiable once."""
 
     @staticmethod
-    def _of_distance(r2: Array) -> Array:
-        s = np.sqrt(3.0 * r2)
-        return np.asarray((1.0 + s) * np.exp(-s))
+    def of_distance(r2: Any, xp: Any = np, away: float = 0.0) -> Any:
+        s = xp.sqrt(3.0 * r2 + away)
+        return (1.0 + s) * xp.exp(-s)
 
     @staticmethod
-    def _fall(r2: Array) -> Array:
-        return np.asarray(3.0 * np.exp(-np.sqrt(3.0 * r2)))
+    def fall(r2: Array) -> Any:
+        return 3.0 * np.exp(-np.sqrt(3.0 * r2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +196,14 @@ class Matern52(Stationary):
     """v (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r): functions differentiable twice."""
 
     @staticmethod
-    def _of_distance(r2: Array) -> Array:
-        s = np.sqrt(5.0 * r2)
-        return np.asarray((1.0 + s + s * s / 3.0) * np.exp(-s))
+    def of_distance(r2: Any, xp: Any = np, away: float = 0.0) -> Any:
+        s = xp.sqrt(5.0 * r2 + away)
+        return (1.0 + s + s * s / 3.0) * xp.exp(-s)
 
     @staticmethod
-    def _fall(r2: Array) -> Array:
+    def fall(r2: Array) -> Any:
         s = np.sqrt(5.0 * r2)
-        return np.asarray(5.0 / 3.0 * (1.0 + s) * np.exp(-s))
+        return 5.0 / 3.0 * (1.0 + s) * np.exp(-s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +222,9 @@ class Linear(LatentKernel):
         a, (b, q) = len(Z), U.shape
         return np.broadcast_to(U * self.variances_of(q), (a, b, q))
 
+    def slopes_of_diagonal(self, Z: Array) -> Array:
+        return np.asarray(2.0 * Z * self.variances_of(Z.shape[1]))
+
     def steepness(self, q: int) -> Array:
         return self.variances_of(q)
 
@@ -220,36 +242,10 @@ class Linear(LatentKernel):
         return scales_of(self.variances, q, "variances")
 
 
-@dataclass(frozen=True, eq=False)
-class Sum(LatentKernel):
-    """The kernel of sums of independent functions."""
-
-    terms: tuple[LatentKernel, ...]
-
-    @property
-    def parts(self) -> tuple[LatentKernel, ...]:
-        return self.terms
-
-    def matrix(self, Z: Array, U: Array) -> Array:
-        return np.asarray(sum(part.matrix(Z, U) for part in self.terms))
-
-    def diagonal(self, Z: Array) -> Array:
-        return np.asarray(sum(part.diagonal(Z) for part in self.terms))
-
-    def slopes(self, Z: Array, U: Array) -> Array:
-        return np.asarray(sum(part.slopes(Z, U) for part in self.terms))
-
-    def steepness(self, q: int) -> Array:
-        return np.asarray(sum(part.steepness(q) for part in self.terms))
-
-    def reach(self, q: int) -> Array:
-        return np.asarray(np.min([part.reach(q) for part in self.terms], axis=0))
-
-    def times(self, factor: float) -> Sum:
-        return Sum(tuple(part.times(factor) for part in self.terms))
-
-    def ordered(self, order: Any) -> Sum:
-        return Sum(tuple(part.ordered(order) for part in self.terms))
+def squared_distances(A: Any, B: Any, xp: Any = np) -> Any:
+    """|a - b|^2 of all pairs of rows: (len(A), len(B))."""
+    squares = xp.sum(A * A, axis=1)[:, None] + xp.sum(B * B, axis=1)
+    return xp.maximum(squares - 2.0 * (A @ B.T), 0.0)
 
 
 def scales_of(scales: Scales, q: int, what: str) -> Array:

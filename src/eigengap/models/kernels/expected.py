@@ -42,13 +42,22 @@ class ExpectedKernel(Kernel):
         """Of rows of two tables that are all independent of each other."""
         if isinstance(self.kernel, Linear):
             return self.kernel.matrix(self._means(X), self._means(Y), out)
-        self._require_little(X, Y)
+        work = self.work(X, Y)
+        if work > MOST_WORK:
+            raise ValueError(
+                f"the expected kernel of rows with so many missing patterns takes {work:.1e} "
+                f"multiplications, above the limit of {MOST_WORK:.0e} (pairs of patterns times "
+                "n_features^3, and pairs of rows with missing values times n_features^2): impute "
+                "them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use landmarks"
+            )
         x = self._gaussians(X)
         y = x if Y is X else self._gaussians(Y)
         K = self.kernel.matrix(x.mean, y.mean, out)  # right where both rows are complete
+        step = max(1, _STACK_BYTES // (8 * x.mean.shape[1] ** 2))
         for p in range(len(x.cov)):
             first = p if y is x else 0  # the other half is the mirror of this
-            for some in _stacks(first, len(y.cov), x.mean.shape[1]):
+            for start in range(first, len(y.cov), step):
+                some = np.arange(start, min(start + step, len(y.cov)))
                 chosen = some if x.has_missing[p] else some[y.has_missing[some]]
                 if len(chosen):
                     self._fill(self.kernel, K, x, p, y, chosen)
@@ -71,16 +80,6 @@ class ExpectedKernel(Kernel):
         d = int(X.shape[1])
         pairs = len(X) * rows[1] + len(Y) * rows[0]
         return float(patterns[0] * patterns[1] * d**3 + pairs * d**2)
-
-    def _require_little(self, X: Array, Y: Array) -> None:
-        work = self.work(X, Y)
-        if work > MOST_WORK:
-            raise ValueError(
-                f"the expected kernel of rows with so many missing patterns takes {work:.1e} "
-                f"multiplications, above the limit of {MOST_WORK:.0e} (pairs of patterns times "
-                "n_features^3, and pairs of rows with missing values times n_features^2): impute "
-                "them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use landmarks"
-            )
 
     def _fill(
         self, kernel: RBF, K: Array, x: _Gaussians, p: int, y: _Gaussians, some: NDArray[np.intp]
@@ -140,11 +139,6 @@ class _Gaussians:
         order = np.argsort(self.pattern, kind="stable")
         counts = np.bincount(self.pattern, minlength=len(self.cov))
         return np.split(order, np.cumsum(counts)[:-1])
-
-
-def _stacks(first: int, patterns: int, d: int) -> list[NDArray[np.intp]]:
-    step = max(1, _STACK_BYTES // (8 * d * d))
-    return [np.arange(start, min(start + step, patterns)) for start in range(first, patterns, step)]
 
 
 def _put_both(

@@ -89,8 +89,23 @@ class Cosine(Kernel):
         return d
 
 
+class _OfProducts(Kernel):
+    """A function of x'y."""
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        return _in_pieces(_products(X, Y, out), self._of_products)
+
+    def diagonal(self, X: Rows) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._of_products(squares(X))
+
+    @abstractmethod
+    def _of_products(self, G: Array) -> Array:
+        """In place."""
+
+
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(_OfProducts):
     """(gamma x'y + coef0)^degree."""
 
     gamma: float
@@ -100,13 +115,6 @@ class Polynomial(Kernel):
     @property
     def is_positive(self) -> bool:
         return self.coef0 >= 0.0 and float(self.degree).is_integer()
-
-    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
-        return _in_pieces(_products(X, Y, out), self._of_products)
-
-    def diagonal(self, X: Rows) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._of_products(squares(X))
 
     def _of_products(self, G: Array) -> Array:
         G *= self.gamma
@@ -121,22 +129,13 @@ class Polynomial(Kernel):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Kernel):
+class Sigmoid(_OfProducts):
     """tanh(gamma x'y + coef0): not positive in general."""
 
     gamma: float
     coef0: float = 1.0
 
-    @property
-    def is_positive(self) -> bool:
-        return False
-
-    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
-        return _in_pieces(_products(X, Y, out), self._of_products)
-
-    def diagonal(self, X: Rows) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._of_products(squares(X))
+    is_positive = False
 
     def _of_products(self, G: Array) -> Array:
         G *= self.gamma
@@ -145,36 +144,17 @@ class Sigmoid(Kernel):
 
 
 @dataclass(frozen=True)
-class RBF(Kernel):
-    """b exp(-gamma |x - y|^2)."""
+class _OfDistances(Kernel):
+    """b exp(-gamma times a distance)."""
 
     gamma: float
     b: float = 1.0
 
-    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
-        X, Y = _about_centre(X, Y)
-        with np.errstate(over="ignore"):
-            sx, sy = squares(X), squares(Y)
-        if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or self._loses(sx, sy):
-            D = squared_distances(X, Y, LOST / max(self.gamma, 1e-300), out)
-            D *= -self.gamma
-            return _in_pieces(D, self._raised)
-        # -gamma |x - y|^2 itself is one product: (2 gamma x, -gamma |x|^2, 1)'(y, 1, -gamma |y|^2).
-        A = np.column_stack([2.0 * self.gamma * X, -self.gamma * sx, np.ones(len(X))])
-        B = np.column_stack([Y, np.ones(len(Y)), -self.gamma * sy])
-        K = np.empty((len(X), len(Y))) if out is None else out
-        for rows in _pieces(K):
-            self._raised(np.matmul(A[rows], B.T, out=K[rows]))
-        return K
-
     def diagonal(self, X: Rows) -> Array:
         return np.full(X.shape[0], self.b)
 
-    def _loses(self, sx: Array, sy: Array) -> bool:
-        largest = float(np.max(sx, initial=0.0) + np.max(sy, initial=0.0))
-        return not self.gamma * _rounding(largest) <= LOST
-
     def _raised(self, E: Array) -> Array:
+        """b exp(E), in place."""
         np.exp(E, out=E)
         if self.b != 1.0:
             E *= self.b
@@ -182,37 +162,55 @@ class RBF(Kernel):
 
 
 @dataclass(frozen=True)
-class Laplacian(Kernel):
-    """b exp(-gamma sum_j |x_j - y_j|)."""
-
-    gamma: float
-    b: float = 1.0
+class RBF(_OfDistances):
+    """b exp(-gamma |x - y|^2)."""
 
     def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
-        D = scipy.spatial.distance.cdist(dense(X), dense(Y), "cityblock")
-        if out is not None:
-            out[...] = D
-            D = out
-        return _in_pieces(D, self._of)
-
-    def diagonal(self, X: Rows) -> Array:
-        return np.full(X.shape[0], self.b)
-
-    def _of(self, D: Array) -> Array:
+        X, Y = _about_centre(X, Y)
+        with np.errstate(over="ignore"):
+            sx, sy = squares(X), squares(Y)
+            largest = float(np.max(sx, initial=0.0) + np.max(sy, initial=0.0))
+        rounding = 8.0 * float(np.finfo(np.float64).eps) * largest  # of |x|^2 + |y|^2 - 2 x'y
+        loses = not self.gamma * rounding <= LOST
+        if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and not loses:
+            # All of it is one product: (2 gamma x, -gamma |x|^2, 1)'(y, 1, -gamma |y|^2).
+            A = np.column_stack([2.0 * self.gamma * X, -self.gamma * sx, np.ones(len(X))])
+            B = np.column_stack([Y, np.ones(len(Y)), -self.gamma * sy])
+            K = np.empty((len(X), len(Y))) if out is None else out
+            for rows in _pieces(K):
+                self._raised(np.matmul(A[rows], B.T, out=K[rows]))
+            return K
+        if not np.isfinite(largest):
+            raise KernelOverflowError(int(np.argmax(sx)))
+        if loses:
+            D = _put(scipy.spatial.distance.cdist(dense(X), dense(Y), "sqeuclidean"), out)
+        else:
+            D = _products(X, Y, out)
+            for rows in _pieces(D):
+                piece = D[rows]
+                piece *= -2.0
+                piece += sy
+                piece += sx[rows, None]
+                np.maximum(piece, 0.0, out=piece)
         D *= -self.gamma
-        np.exp(D, out=D)
-        if self.b != 1.0:
-            D *= self.b
-        return D
+        return _in_pieces(D, self._raised)
+
+
+@dataclass(frozen=True)
+class Laplacian(_OfDistances):
+    """b exp(-gamma sum_j |x_j - y_j|)."""
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        D = _put(scipy.spatial.distance.cdist(dense(X), dense(Y), "cityblock"), out)
+        D *= -self.gamma
+        return _in_pieces(D, self._raised)
 
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
     """Rows are kernel values already, one for each landmark."""
 
-    @property
-    def is_positive(self) -> bool:
-        return False
+    is_positive = False
 
     def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
         return np.array(dense(X)) if out is None else _put(dense(X), out)
@@ -228,9 +226,7 @@ class Function(Kernel):
     of: Callable[..., float]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def is_positive(self) -> bool:
-        return False
+    is_positive = False
 
     def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
         A, B = dense(X), dense(Y)
@@ -296,41 +292,12 @@ def squares(X: Rows) -> Array:
     return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
 
 
-def squared_distances(X: Rows, Y: Rows, lost: float, out: Array | None = None) -> Array:
-    """|x - y|^2 of every pair, (a, b), with an error of at most `lost` or of the differences.
-
-    By one matrix product of the rows about the centre of Y where that is accurate enough.
-    """
-    X, Y = _about_centre(X, Y)
-    with np.errstate(over="ignore"):
-        sx, sy = squares(X), squares(Y)
-        largest = float(np.max(sx, initial=0.0) + np.max(sy, initial=0.0))
-    if not np.isfinite(largest):
-        raise KernelOverflowError(int(np.argmax(sx)))
-    if _rounding(largest) > lost:
-        D = scipy.spatial.distance.cdist(dense(X), dense(Y), "sqeuclidean")
-        return _put(D, out)
-    D = _products(X, Y, out)
-    for rows in _pieces(D):
-        piece = D[rows]
-        piece *= -2.0
-        piece += sy
-        piece += sx[rows, None]
-        np.maximum(piece, 0.0, out=piece)
-    return D
-
-
 def _about_centre(X: Rows, Y: Rows) -> tuple[Rows, Rows]:
     """Both about the medians of some rows of Y: near the bulk of it whatever a few rows do."""
     if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or len(Y) == 0:
         return X, Y
     centre = np.median(dense(Y[:: max(1, len(Y) // 100)]), axis=0)
     return dense(X) - centre, dense(Y) - centre
-
-
-def _rounding(largest: float) -> float:
-    """Of squared distances by a product of rows whose squares are as large as that."""
-    return 8.0 * float(np.finfo(np.float64).eps) * largest
 
 
 def _products(X: Rows, Y: Rows, out: Array | None) -> Array:

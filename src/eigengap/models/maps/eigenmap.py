@@ -41,25 +41,19 @@ class Eigenmap:
         shares (c, n), dense or CSR, are the weights of their edges to the fitted nodes over their
         degrees (c,), so that rows sum to 1.
         """
-        means = np.asarray(shares @ self.Y)
-        ratio = self._ratio(degrees)
-        near = self._near_pole(ratio)
-        return means / np.where(near, 1.0, 1.0 - ratio)
+        ratio, near = self._ratio(degrees)
+        return np.asarray(shares @ self.Y) / np.where(near, 1.0, 1.0 - ratio)
 
     def left_out(self, degrees: Array) -> NDArray[np.bool_]:
         """(c, q) whether the factor 1 / (1 - lam / d) was left out, for being near its pole."""
-        ratio = self._ratio(degrees)
-        return np.broadcast_to(self._near_pole(ratio), (len(degrees), len(self.lam)))
+        return np.broadcast_to(self._ratio(degrees)[1], (len(degrees), len(self.lam)))
 
-    def _ratio(self, degrees: Array) -> Array:
+    def _ratio(self, degrees: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """lam / d, and whether it is near its pole."""
         if self.normalized:
-            return self.lam[None, :]
+            ratio = self.lam[None, :]
+            return ratio, np.abs(1.0 - ratio) < POLE
         with np.errstate(divide="ignore"):
-            return np.where(self.lam > 0.0, self.lam / degrees[:, None], 0.0)
-
-    def _near_pole(self, ratio: Array) -> NDArray[np.bool_]:
-        near = np.abs(1.0 - ratio) < POLE
-        if self.normalized:
-            return near
+            ratio = np.where(self.lam > 0.0, self.lam / degrees[:, None], 0.0)
         # Degrees of new nodes differ: beyond the pole the sign would be that of their number.
-        return near | (ratio > 1.0)
+        return ratio, (np.abs(1.0 - ratio) < POLE) | (ratio > 1.0)

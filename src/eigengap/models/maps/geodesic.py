@@ -13,11 +13,9 @@ Silva and Tenenbaum (2003). A new point at distance 0 of a fitted one is that po
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.maps.distances import GowerMap
@@ -75,8 +73,11 @@ class GeodesicMap:
         for start in range(0, c, step):
             some = nearest[start : start + step]
             Z[start : start + step] = self.triangulated(self.geodesics(some))
-        same, which = _coincident(nearest)
-        Z[same] = self.Z[which]
+        # A point at distance 0 of a fitted one is that one: the first where there are several.
+        at = np.flatnonzero(nearest.data == 0.0)
+        rows = np.searchsorted(nearest.indptr, at, side="right") - 1
+        points, first = np.unique(rows, return_index=True)
+        Z[points] = self.Z[nearest.indices[at[first]]]
         return Z
 
     def geodesics(self, nearest: scipy.sparse.csr_array) -> Array:
@@ -105,11 +106,3 @@ class GeodesicMap:
         products = (delta - least) * (delta + least)
         products *= -0.5
         return self.gower.forward(products) * self.unit + self.shift
-
-
-def _coincident(nearest: scipy.sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Points at distance 0 of a fitted one, and that one: the first where there are several."""
-    rows = np.repeat(np.arange(nearest.shape[0]), np.diff(nearest.indptr))
-    at = np.flatnonzero(nearest.data == 0.0)
-    points, first = np.unique(rows[at], return_index=True)
-    return points, nearest.indices[at[first]]

@@ -3,7 +3,7 @@
     z = f(x),  x^ = g(z),
 
 f and g being layers x -> a(x W + b) with a smooth function a between them and none after the last.
-Beside them runs a linear path, z = x A + f(x) and x^ = z B + g(z), where `shortcut` says so: with
+A linear path runs parallel to them, z = x A + f(x) and x^ = z B + g(z), with `shortcut`: with
 f = g = 0 it is principal component analysis, and the layers learn what is curved.
 
 Rows are standardised first, (x - mean) / unit; a missing value is 0, the mean of its
@@ -311,3 +311,18 @@ def _slope(x: Array, activation: str) -> Array:
     if activation == "elu":
         return np.where(x > 0.0, 1.0, np.exp(np.minimum(x, 0.0)))
     return np.ones_like(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Perceptron:
+    """One hidden layer plus a linear map, z = W0'x + W2'tanh(W1'x + b1) + b2: no way back."""
+
+    W0: Array  # (d, q)
+    W1: Array  # (d, h)
+    b1: Array  # (h,)
+    W2: Array  # (h, q)
+    b2: Array  # (q,)
+
+    def forward(self, X: Any, xp: Any = np) -> Any:
+        """Coordinates (n, q) of the rows X (n, d)."""
+        return X @ self.W0 + xp.tanh(X @ self.W1 + self.b1) @ self.W2 + self.b2

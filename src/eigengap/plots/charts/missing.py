@@ -1,4 +1,4 @@
-"""Which cells are missing: by column, by pattern, and how many rows have each pattern."""
+"""Missing values: by column and pattern; imputed with their intervals, and where truth is known."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators.shared.display import public_name, require_fitted
+from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips
-from eigengap.plots.numbers.missing import Missingness, missingness_summary
-from eigengap.plots.numbers.names import labels
-from eigengap.plots.numbers.rows import MOST_READ, table_of
+from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
+from eigengap.plots.numbers.missing import (
+    Calibration,
+    Imputations,
+    Missingness,
+    calibration,
+    imputations,
+    missingness_summary,
+)
+from eigengap.plots.numbers.names import labels, names_of
+from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
+from eigengap.sources import resolve_columns
 
-MOST_PATTERNS, MOST_COLUMNS = 20, 50
+MOST_CELLS = 120  # of a column
+MOST_COLUMNS = 6  # whose imputed values are drawn
+MOST_POINTS = 2000
+NOTES: tuple[tuple[int, int, Any, str], ...] = (  # on the coverage: place, alignment, words
+    (97, 6, "right", "below the line: intervals too narrow"),
+    (3, 97, "left", "above: too wide"),
+)
+MOST_PATTERNS, MOST_TILES = 20, 50  # patterns of missing values, and columns
 TILE = 17
 BARS = 110  # points of the longest bar
 
@@ -39,7 +56,7 @@ def missingness(
     altair chart
         Each line is a pattern, with the number of its rows at the right; above is the share of
         missing cells of each column. The 20 most frequent patterns and the 50 columns with most
-        gaps are shown; up to 100 000 rows are read for the patterns.
+        missing values are shown; up to 100 000 rows are read for the patterns.
 
     Examples
     --------
@@ -56,30 +73,16 @@ def missingness(
         table = table_of(X, most=MOST_READ, missing_values=missing_values, **how)
     found = missingness_summary(table, MOST_PATTERNS)
     d = len(found.per_column)
-    names = table.names
-    if names is None:
-        names = tuple(
-            map(str, getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(d)]))
-        )
-    shown = _columns(found)
-    text = labels([names[j] for j in shown])
-    chart = _panels(found, shown, text)
+    names = table.names or getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(d)])
+    most = np.argsort(-found.per_column, kind="stable")[:MOST_TILES]
+    shown = sorted(int(j) for j in most)  # in the order of the table
     incomplete = int(np.isnan(table.X).any(axis=1).sum())
     return finish(
-        chart,
+        _panels(found, shown, labels([str(names[j]) for j in shown])),
         "Missing cells",
         *_notes(found, shown, incomplete, table.sampling()),
         width=TILE * len(shown) + 260,
     )
-
-
-def _columns(found: Missingness) -> list[int]:
-    """Positions of the columns to show, in the order of the table."""
-    d = len(found.per_column)
-    if d <= MOST_COLUMNS:
-        return list(range(d))
-    most = np.argsort(-found.per_column, kind="stable")[:MOST_COLUMNS]
-    return sorted(int(j) for j in most)
 
 
 def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
@@ -90,17 +93,9 @@ def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
         lines.append("others")
         shade = np.vstack([shade, found.together[shown]])
         rows.append(found.other_rows)
-    wide = TILE * max(len(shown), 1)
-    tall = TILE * len(lines)
-    across = alt.X(
-        **kind(
-            "column",
-            None,
-            sort=text,
-            axis=alt.Axis(labelAngle=-90 if len(text) > 3 else 0, labelLimit=150, orient="bottom"),
-        )
-    )
-    up = alt.Y(**kind("line", None, sort=lines, axis=None))
+    wide, tall = TILE * max(len(shown), 1), TILE * len(lines)
+    turned = alt.Axis(labelAngle=-90 if len(text) > 3 else 0, labelLimit=150, orient="bottom")
+    y = alt.Y(**kind("line", None, sort=lines, axis=None))
     cells = data(
         column=text * len(lines),
         line=np.repeat(lines, len(text)).tolist(),
@@ -109,51 +104,28 @@ def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
         state=["missing" if v == 1 else "observed" if v == 0 else "in part" for v in shade.ravel()],
     )
     base = alt.Chart(cells).encode(
-        x=across, y=up, tooltip=tips(column="", state="", rows="#rows of this pattern")
+        x=alt.X(**kind("column", None, sort=text, axis=turned)),
+        y=y,
+        tooltip=tips(column="", state="", rows="#rows of this pattern"),
     )
+    opaque = alt.Scale(domain=[0, 1], range=[0.15, 1])
     tiles = alt.layer(
         base.mark_rect(style="eg-cell"),
         base.transform_filter("datum.share > 0")
         .mark_rect(style="eg-accent")
-        .encode(
-            opacity=alt.Opacity(
-                field="share",
-                type="quantitative",
-                scale=alt.Scale(domain=[0, 1], range=[0.15, 1]),
-                legend=None,
-            )
-        ),
+        .encode(opacity=alt.Opacity(field="share", type="quantitative", scale=opaque, legend=None)),
         base.transform_filter("datum.share == 1")
         .mark_text(style="eg-on-strong", fontSize=10)
         .encode(text=alt.value("×")),
     ).properties(width=wide, height=tall)
-    return _around(found, shown, text, lines, rows, tiles, (wide, tall))
-
-
-def _around(
-    found: Missingness,
-    shown: list[int],
-    text: list[str],
-    lines: list[str],
-    rows: list[Any],
-    tiles: Any,
-    size: tuple[int, int],
-) -> Any:
-    wide, tall = size
     share = 100.0 * found.share[shown]
+    most = alt.Scale(domain=[0, max(float(share.max(initial=0.0)), 1e-9)], nice=3)
     above = (
         alt.Chart(data(column=text, share=share, cells=found.per_column[shown]))
         .mark_bar(style="eg-accent", width={"band": 0.7})
         .encode(
             x=alt.X(**kind("column", None, sort=text, axis=None)),
-            y=alt.Y(
-                **quantity(
-                    "share",
-                    "missing, %",
-                    axis=alt.Axis(tickCount=3),
-                    scale=alt.Scale(domain=[0, max(float(share.max(initial=0.0)), 1e-9)], nice=3),
-                )
-            ),
+            y=y_axis("share", "missing, %", axis=alt.Axis(tickCount=3), scale=most),
             tooltip=tips(column="", share="#missing, %", cells="#cells"),
         )
         .properties(width=wide, height=70)
@@ -162,26 +134,18 @@ def _around(
     said = [f"{count:,} ({size:.3g} %)" for count, size in zip(rows, sizes, strict=True)]
     if found.others:
         said[-1] += f" in {found.others:,} other patterns"
-    counts = data(line=lines, rows=rows, share=sizes, said=said)
-    base = alt.Chart(counts).encode(
-        y=alt.Y(**kind("line", None, sort=lines, axis=None)),
-        x=alt.X(
-            **quantity(
-                "rows",
-                "rows of the pattern",
-                axis=alt.Axis(tickCount=2, tickMinStep=1, format="~s"),
-                scale=alt.Scale(domain=[0, max([*rows, 1])], nice=False),
-            )
-        ),
+    ticks = alt.Axis(tickCount=2, tickMinStep=1, format="~s")
+    ends = alt.Scale(domain=[0, max([*rows, 1])], nice=False)
+    base = alt.Chart(data(line=lines, rows=rows, share=sizes, said=said)).encode(
+        y=y,
+        x=x_axis("rows", "rows of the pattern", axis=ticks, scale=ends),
         tooltip=tips(rows="#rows", share="#rows, %"),
     )
-    beside = alt.layer(
+    counts = alt.layer(
         base.mark_bar(style="eg-main", height={"band": 0.7}),
-        base.mark_text(style="eg-note", align="left", dx=4).encode(
-            text=alt.Text(field="said", type="nominal")
-        ),
+        base.mark_text(style="eg-note", align="left", dx=4).encode(text=words()),
     ).properties(width=BARS, height=tall)  # the words stand beyond the axis, where they need to
-    return alt.vconcat(above, alt.hconcat(tiles, beside, spacing=10), spacing=8)
+    return alt.vconcat(above, alt.hconcat(tiles, counts, spacing=10), spacing=8)
 
 
 def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) -> list[str]:
@@ -191,7 +155,7 @@ def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) 
         return [f"No cell of {found.n:,} rows × {d} columns is missing."]
     where = f"{incomplete:,} of {found.read:,} rows" + (" that were read" if sampled else "")
     notes = [
-        f"{found.cells:,} of {cells:,} cells are missing ({_percent(found.cells / cells)}), in "
+        f"{found.cells:,} of {cells:,} cells are missing ({100 * found.cells / cells:.3g} %), in "
         f"{int(np.sum(found.per_column > 0)):,} of {d:,} columns and {where}."
     ]
     if len(shown) < d:
@@ -205,5 +169,254 @@ def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) 
     return notes
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+# Imputed values --------------------------------------------------------------------------------
+
+
+def imputation(
+    estimator: Any,
+    X: Any,
+    *,
+    column: Any = None,
+    truth: Any = None,
+    held_out: float | None = None,
+    level: float = 0.95,
+    max_rows: int = MOST_ROWS,
+) -> Chart:
+    """Imputed values with their intervals, and the observed values of their columns.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with `impute`
+    X : table of shape (n_samples, n_features)
+        NaN marks a missing value.
+    column : str or int, default=None
+        One column; None takes those with most missing values, up to six.
+    truth : table of X's shape, default=None
+        With it, or `held_out`, values are drawn against the truth, with the coverage of the
+        intervals: a calibration view.
+    held_out : float in (0, 1), default=None
+        Share of the observed values to hold out and impute. The model was fitted to them, so that
+        this is a little optimistic; rows that were not in the fit are not.
+    level : float in (0, 1), default=0.95
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+
+    Examples
+    --------
+    >>> from eigengap import PPCA
+    >>> from eigengap.plots import imputation
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> X[::5, 2] = float("nan")
+    >>> chart = imputation(PPCA(2).fit(X), X)
+    >>> chart.to_dict()["title"]["subtitle"][0]
+    '30 imputed values with 95 % intervals, in the order of their values; at the'
+    """
+    require_fitted(estimator)
+    table = table_of(X, estimator, most=max_rows)
+    names = names_of(estimator, table.X.shape[1])
+    chosen = None
+    if column is not None:
+        known = getattr(estimator, "feature_names_in_", None)
+        given = None if known is None else [str(name) for name in known]
+        chosen = int(resolve_columns([column], given, len(names))[0])
+    if truth is not None or held_out is not None:
+        return _calibration(estimator, table, names, chosen, truth, held_out, level)
+    found = imputations(estimator, table.X, level)
+    if len(found.value) == 0:
+        raise ValueError(
+            "X has no missing values, so that nothing is imputed; held_out=0.1 holds out observed "
+            "values"
+        )
+    count = np.bincount(found.column, minlength=len(names))
+    if chosen is None:
+        most = np.argsort(-count, kind="stable")[:MOST_COLUMNS]
+        shown = [int(j) for j in most if count[j]]
+    elif count[chosen] == 0:
+        raise ValueError(
+            f"column {names[chosen]} has no missing values among the rows that are shown"
+        )
+    else:
+        shown = [chosen]
+    panels = [_column(found, table.X[:, j], table, j, names[j]) for j in shown]
+    chart = alt.concat(*panels, columns=2 if len(panels) > 1 else 1, spacing=24)
+    incomplete = int(np.sum(count > 0))
+    return finish(
+        chart,
+        f"Values imputed by {public_name(estimator)}",
+        f"{len(found.value):,} imputed values with {100 * level:g} % intervals, in the order of "
+        "their values; at the left the observed values of the column.",
+        ""
+        if chosen is not None or len(shown) == incomplete
+        else f"The {len(shown)} columns with most missing values of {incomplete}.",
+        f"Of each column {MOST_CELLS} cells are drawn." if max(count[shown]) > MOST_CELLS else "",
+        upper(table.sampling()),
+        width=460,
+    )
+
+
+def _column(found: Imputations, observed: Array, table: Table, j: int, name: str) -> Any:
+    """Intervals of one column, and a histogram of the observed values of it at the left."""
+    cells = np.flatnonzero(found.column == j)
+    cells = cells[np.argsort(found.value[cells], kind="stable")]
+    if len(cells) > MOST_CELLS:
+        cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
+    known = observed[~np.isnan(observed)]
+    low = min(float(known.min(initial=np.inf)), float(found.low[cells].min()))
+    high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
+    pad = 0.04 * (high - low) or 1.0
+    scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
+    y = y_axis("value", name, scale=scale, axis=alt.Axis(tickCount=6))
+    bars = data(
+        k=np.arange(1, len(cells) + 1),
+        value=found.value[cells],
+        low=found.low[cells],
+        high=found.high[cells],
+        row=table.at[found.row[cells]],
+    )
+    bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
+    x = x_axis("k", "imputed value", axis=bare_x)
+    tip = tips(row="#row", value="#imputed", low="#from", high="#to")
+    base = alt.Chart(bars).encode(x=x, tooltip=tip)
+    bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False))
+    intervals = alt.layer(
+        base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
+        base.mark_point(style="eg-main", filled=True, size=26, opacity=1.0).encode(
+            y=y_axis("value", None, scale=scale)
+        ),
+    ).properties(width=210, height=190)
+    count, edges = np.histogram(known, bins=np.linspace(low, high, 25) if high > low else 1)
+    histogram = (
+        alt.Chart(data(value=edges[:-1], top=edges[1:], count=count))
+        .mark_rect(style="eg-soft", opacity=0.7)
+        .encode(
+            y=y,
+            y2="top",
+            x=x_axis("count", "observed", axis=alt.Axis(tickCount=2, grid=False)),
+            x2=alt.datum(0),
+            tooltip=tips(count="#cells", value="#from", top="#to"),
+        )
+        .properties(width=70, height=190)
+    )
+    return alt.hconcat(histogram, intervals, spacing=6)
+
+
+def _calibration(
+    estimator: Any,
+    table: Table,
+    names: list[str],
+    chosen: int | None,
+    truth: Any,
+    held_out: float | None,
+    level: float,
+) -> Chart:
+    known = None
+    if truth is not None:
+        known = table_of(truth, estimator, most=max(len(table.at), 1))
+        if known.n != table.n:
+            raise ValueError(f"truth has {known.n} rows, and X has {table.n}")
+    found = calibration(
+        estimator,
+        table.X,
+        truth=None if known is None else known.X,
+        share=held_out if held_out is not None else 0.1,
+        level=level,
+    )
+    if chosen is not None:
+        at = np.flatnonzero(found.imputations.column == chosen)
+        if len(at) == 0:
+            raise ValueError("no cell of this column was hidden")
+        found = Calibration(found.imputations.some(at), found.truth[at])
+    chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
+    n = len(found.truth)
+    whose = ""
+    if known is None:
+        whose = (
+            " The model was fitted with these cells, unless these are new rows: that flatters it."
+        )
+    which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
+    return finish(
+        chart,
+        f"How well {public_name(estimator)} predicts hidden cells",
+        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {100 * level:g} % "
+        f"intervals ({which}).{whose}",
+        f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
+        upper(table.sampling()),
+        width=600,
+    )
+
+
+def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
+    f = found.imputations
+    kept = np.arange(len(f.value))
+    if len(kept) > MOST_POINTS:
+        kept = np.sort(np.random.default_rng(0).choice(kept, MOST_POINTS, replace=False))
+    several = len(np.unique(f.column)) > 1
+    centre, unit = np.zeros(len(names)), np.ones(len(names))
+    if several:  # columns in their own units cannot share an axis
+        centre = np.nanmean(table.X, axis=0)
+        spread = np.nanstd(table.X, axis=0)
+        unit = np.where(spread > 0, spread, 1.0)
+    c = f.column[kept]
+    truth, value, low, high = (
+        (v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)
+    )
+    states = ["within its interval", "outside"]
+    points = data(
+        truth=truth,
+        value=value,
+        low=low,
+        high=high,
+        row=table.at[f.row[kept]],
+        column=[names[j] for j in c],
+        where=np.where((low <= truth) & (truth <= high), *states),
+    )
+    least, most = float(min(truth.min(), value.min())), float(max(truth.max(), value.max()))
+    pad = 0.05 * (most - least) or 1.0
+    ends = [least - pad, most + pad]
+    scale = alt.Scale(domain=ends, nice=False, zero=False)
+    what = "value (standard deviations from the mean)" if several else names[int(c[0])]
+    x = x_axis("truth", f"true {what}", scale=scale)
+    y, low_y = (y_axis(field, f"imputed {what}", scale=scale) for field in ("value", "low"))
+    shown = alt.Scale(domain=states)
+    legend = alt.Legend(orient="top", symbolOpacity=1.0)
+    base = alt.Chart(points)
+    return alt.layer(
+        alt.Chart(data(truth=ends, value=ends)).mark_line(style="eg-guide").encode(x=x, y=y),
+        base.mark_rule(strokeWidth=0.8, opacity=0.22, clip=True, style="eg-main").encode(
+            x=x, y=low_y, y2="high"
+        ),
+        base.mark_point(filled=True, size=26, opacity=0.75).encode(
+            x=x,
+            y=y,
+            color=alt.Color(**kind("where", None, scale=shown, legend=legend)),
+            shape=alt.Shape(**kind("where", None, scale=shown)),
+            tooltip=tips(
+                row="#row", column="", truth="#true", value="#imputed", low="#from", high="#to"
+            ),
+        ),
+    ).properties(width=310, height=310)
+
+
+def _coverage(found: Calibration) -> Any:
+    levels = np.linspace(0.05, 0.99, 48)
+    how = {"scale": alt.Scale(domain=[0, 100]), "axis": alt.Axis(tickCount=5)}
+    x = x_axis("level", "level of the interval, %", **how)
+    y = y_axis("held", "cells inside, %", **how)
+    line = data(level=100 * levels, held=100 * found.coverage_at(levels))
+    even = data(level=[0, 100], held=[0, 100])
+    base = alt.Chart(line).encode(x=x, y=y, tooltip=tips(level="#level, %", held="#inside, %"))
+    notes = [
+        alt.Chart(data(level=[level], held=[height], said=[said]))
+        .mark_text(style="eg-note", align=align)
+        .encode(x=x, y=y, text=words())
+        for level, height, align, said in NOTES
+    ]
+    return alt.layer(
+        alt.Chart(even).mark_line(style="eg-guide").encode(x=x, y=y),
+        base.mark_line(style="eg-main", strokeWidth=2.2),
+        *notes,
+    ).properties(width=260, height=310)

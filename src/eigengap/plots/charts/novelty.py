@@ -8,7 +8,18 @@ import numpy as np
 
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
+from eigengap.plots.drawing import (
+    Chart,
+    data,
+    finish,
+    kind,
+    quantity,
+    tips,
+    upper,
+    words,
+    x_axis,
+    y_axis,
+)
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.outliers import OutlierNumbers, outlier_numbers
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
@@ -50,7 +61,7 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     table = table_of(X, estimator, most=max_rows)
     found = outlier_numbers(estimator, table.X, most=most)
     over = not table.is_complete
-    chart = _plane(found, table, over=over)
+    chart = _plane(found, table, over)
     if len(found.least_probable):
         chart = alt.vconcat(chart, _shares(found, table, names_of(estimator)), spacing=20)
     flagged = int(found.flagged.sum())
@@ -68,26 +79,27 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     )
 
 
-def _plane(found: OutlierNumbers, table: Table, *, over: bool) -> Any:
-    t = found.T2 / np.where(found.T2_limit > 0, found.T2_limit, 1.0) if over else found.T2
-    s = found.SPE / np.where(found.SPE_limit > 0, found.SPE_limit, 1.0) if over else found.SPE
-    limits = (1.0, 1.0) if over else (float(found.T2_limit[0]), float(found.SPE_limit[0]))
+def _plane(found: OutlierNumbers, table: Table, over: bool) -> Any:
+    t, s, limits = found.T2, found.SPE, (float(found.T2_limit[0]), float(found.SPE_limit[0]))
+    if over:
+        t = t / np.where(found.T2_limit > 0, found.T2_limit, 1.0)
+        s = s / np.where(found.SPE_limit > 0, found.SPE_limit, 1.0)
+        limits = (1.0, 1.0)
     suffix = " over its limit" if over else ""
-    titles = [f"T²{suffix}: extreme scores", f"SPE{suffix}: poor fit"]
     how = {
         "scale": alt.Scale(type="sqrt", domainMin=0, nice=True),
         "axis": alt.Axis(tickCount=5, grid=False),
     }
-    x = alt.X(**quantity("t", titles[0], **how))
-    y = alt.Y(**quantity("s", titles[1], **how))
-    rank = {int(i): k + 1 for k, i in enumerate(found.least_probable)}
+    x = x_axis("t", f"T²{suffix}: extreme scores", **how)
+    y = y_axis("s", f"SPE{suffix}: poor fit", **how)
+    named = set(found.least_probable.tolist())
     points = data(
         t=t,
         s=s,
         row=table.at,
         p=found.p_value,
         state=np.where(found.flagged, "flagged", "ordinary"),
-        said=[f"{table.at[i]}" if i in rank else "" for i in range(len(t))],
+        said=[f"{table.at[i]}" if i in named else "" for i in range(len(t))],
     )
     base = alt.Chart(points).encode(
         x=x,
@@ -124,6 +136,7 @@ def _shares(found: OutlierNumbers, table: Table, names: list[str]) -> Any:
         said=[f"{round(v):d}".replace("-", "−") for v in percent[:, order].ravel().tolist()],
     )
     reach = max(float(np.abs(percent).max(initial=1.0)), 1.0)
+    scale = alt.Scale(domain=[-reach, 0, reach], range="diverging")
     turned = -90 if any(len(name) > 5 for name in text) else 0
     x = alt.X(**kind("column", None, sort=text, axis=alt.Axis(labelAngle=turned, labelLimit=140)))
     y = alt.Y(**kind("line", None, sort=lines))
@@ -131,25 +144,19 @@ def _shares(found: OutlierNumbers, table: Table, names: list[str]) -> Any:
     note = "" if len(order) == len(names) else f" ({len(order)} of {len(names)} columns)"
     return alt.layer(
         base.mark_rect().encode(
-            color=alt.Color(
-                field="share",
-                type="quantitative",
-                title="% of D²",
-                scale=alt.Scale(domain=[-reach, 0, reach], range="diverging"),
-                legend=None,
-            )
+            color=alt.Color(**quantity("share", "% of D²", scale=scale, legend=None))
         ),
-        base.transform_filter(f"abs(datum.share) < {0.6 * reach}")
-        .mark_text(style="eg-label", fontSize=10.5)
-        .encode(text=words()),
-        base.transform_filter(f"abs(datum.share) >= {0.6 * reach}")
-        .mark_text(style="eg-on-strong", fontSize=10.5)
-        .encode(text=words()),
+        *(
+            base.transform_filter(f"abs(datum.share) {which} {0.6 * reach}")
+            .mark_text(style=style, fontSize=10.5)
+            .encode(text=words())
+            for which, style in (("<", "eg-label"), (">=", "eg-on-strong"))
+        ),
     ).properties(
         width=min(40 * len(order), WIDTH),
         height=22 * k,
         title=alt.TitleParams(
-            text=f"Share of D² of the least probable rows, %{note}",
+            f"Share of D² of the least probable rows, %{note}",
             fontSize=12,
             fontWeight="normal",
             offset=8,

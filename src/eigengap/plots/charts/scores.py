@@ -1,4 +1,4 @@
-"""Scores of rows, with 95 % regions where gaps leave them open."""
+"""Scores of rows, with 95 % regions where missing values leave them open; rows of a mixture."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
+from eigengap.plots.arrows import MOST_LABELLED, side_labels, with_room
 from eigengap.plots.drawing import (
     Chart,
     Frame,
@@ -16,26 +17,30 @@ from eigengap.plots.drawing import (
     data,
     equal_frame,
     finish,
+    framed,
     origin,
     quantity,
     tips,
     upper,
+    x_axis,
+    y_axis,
 )
-from eigengap.plots.numbers.colour import Colour, colour_of
-from eigengap.plots.numbers.counts import count_of
-from eigengap.plots.numbers.dates import as_date
-from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
+from eigengap.plots.numbers.colour import MOST_CATEGORIES, Colour, as_date, chart_colour
+from eigengap.plots.numbers.names import labels
+from eigengap.plots.numbers.rows import MOST_ROWS, Table, count_of, table_of
 from eigengap.plots.numbers.scores import (
     ScoreEllipses,
     check_axes,
+    mixture_numbers,
     score_ellipses,
     score_names,
     scores_of,
 )
+from eigengap.plots.numbers.spectrum import eigenvalues
 
 WIDTH = 480
 MOST_ELLIPSES = 30  # more hide the rows
+SURE = 0.9  # responsibility from which a row counts as being of its component
 
 
 def scores(
@@ -82,10 +87,9 @@ def scores(
     """
     require_fitted(estimator)
     table, T, colour = _rows(estimator, X, color, max_rows)
-    q = T.shape[1]
+    name, q = public_name(estimator), T.shape[1]
     if q == 0:
-        raise ValueError(f"{public_name(estimator)} has no component to draw rows along")
-    name = public_name(estimator)
+        raise ValueError(f"{name} has no component to draw rows along")
     asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
     positions = check_axes(asked, q, name)
     if len(positions) > 2 or len(set(positions)) < len(positions):
@@ -112,20 +116,18 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
                 f"{public_name(estimator)} has no scores, for it does not transform rows"
             )
         table = table_of(X, estimator, most=most)
-        return table, scores_of(estimator, table.X), colour_of(color, X, table)
+        return table, scores_of(estimator, table.X), chart_colour(color, X, table)
     embedding = getattr(estimator, "embedding_", None)
     if embedding is None:
         raise ValueError(
             f"{public_name(estimator)} does not keep the rows of its fit; give them, or others, "
             "as X"
         )
-    d = estimator.n_features_in_ if hasattr(estimator, "n_features_in_") else 0
-    n = len(embedding)
-    at = np.sort(
-        np.random.default_rng(0).choice(n, min(count_of("max_rows", most), n), replace=False)
-    )
-    table = Table(np.zeros((len(at), 0)), at, n, np.zeros(d, dtype=np.intp), None)
-    return table, np.asarray(embedding, dtype=float)[at], colour_of(color, None, table)
+    d, n = getattr(estimator, "n_features_in_", 0), len(embedding)
+    k = min(count_of("max_rows", most), n)
+    at = np.sort(np.random.default_rng(0).choice(n, k, replace=False))
+    table = Table(np.zeros((k, 0)), at, n, np.zeros(d, dtype=np.intp))
+    return table, np.asarray(embedding, dtype=float)[at], chart_colour(color, None, table)
 
 
 def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
@@ -140,107 +142,89 @@ def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
 
 
 def _plane(
-    table: Table,
-    T: Array,
-    colour: Colour | None,
-    regions: ScoreEllipses | None,
-    titles: list[str],
+    table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
-    frame = equal_frame(_within(T, regions), titles)
-    layers: list[Any] = origin(frame)
+    held, layers = T, list[Any]()
     if regions is not None:
-        layers.append(_outlines(frame, regions, table, colour))
-    layers.append(points(frame, T, table, colour, titles))
-    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
-
-
-def points(
-    frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str], size: float = 34
-) -> Any:
-    """A mark for each row."""
-    missing = np.isnan(table.X).sum(axis=1)
-    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
-    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
-    if colour is not None:
-        columns["colour"] = colour.values
-        if colour.are_days:
-            columns["date"] = [None if day is None else as_date(day) for day in colour.values]
-            said["date"] = colour.title
-        else:
-            said["colour"] = "#" + colour.title if colour.categories is None else colour.title
-    opacity = 0.8 if len(T) <= 1000 else 0.45
-    return (
-        alt.Chart(data(**columns))
-        .mark_point(filled=True, size=size if len(T) <= 1000 else size / 2, opacity=opacity)
-        .encode(
-            x=frame.encode_x(),
-            y=frame.encode_y(),
-            tooltip=tips(**said),
-            **coloured(colour),
+        outlines = regions.outlines()  # (e, p, 2)
+        # The frame holds all rows, and regions where these do not dwarf them.
+        low, high = T.min(axis=0), T.max(axis=0)
+        room = 0.5 * np.maximum(high - low, 1e-12)
+        held = np.vstack([T, np.clip(outlines.reshape(-1, 2), low - room, high + room)])
+    frame = equal_frame(held, titles)
+    if regions is not None:
+        rows: dict[str, Any] = {"row": table.at[regions.at]}
+        how: dict[str, Any] = {"style": "eg-main"}
+        encoded: dict[str, Any] = {}
+        if colour is not None and colour.is_category:
+            how, encoded = {}, {"color": coloured(colour)["color"]}
+            rows["colour"] = np.array(colour.of_rows)[regions.at]
+        opacity = 0.5 if len(outlines) <= 40 else 0.3
+        layers.append(
+            _outlines(frame, outlines, rows, encoded, strokeWidth=0.9, opacity=opacity, **how)
         )
+    return framed(frame, *origin(frame), *layers, points(frame, T, table, colour, titles))
+
+
+def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
+    """Closed lines (e, p, 2); the first of `rows`, values of each, tells them apart."""
+    e, p = outlines.shape[:2]
+    lines = data(
+        x=outlines[:, :, 0].ravel(),
+        y=outlines[:, :, 1].ravel(),
+        order=np.tile(np.arange(p), e),
+        **{name: [value for value in values for _ in range(p)] for name, values in rows.items()},
     )
-
-
-def _outlines(frame: Frame, regions: ScoreEllipses, table: Table, colour: Colour | None) -> Any:
-    found = regions.outlines()  # (e, p, 2)
-    e, p = found.shape[:2]
-    columns: dict[str, Any] = {
-        "x": found[:, :, 0].ravel(),
-        "y": found[:, :, 1].ravel(),
-        "row": np.repeat(table.at[regions.at], p),
-        "order": np.tile(np.arange(p), e),
-    }
-    encoded: dict[str, Any] = {}
-    if colour is not None and colour.categories is not None:
-        columns["colour"] = [colour.values[i] for i in regions.at for _ in range(p)]
-        encoded["color"] = coloured(colour)["color"]
-    how: dict[str, Any] = {} if encoded else {"style": "eg-main"}
     return (
-        alt.Chart(data(**columns))
-        .mark_line(strokeWidth=0.9, opacity=0.5 if e <= 40 else 0.3, clip=True, **how)
+        alt.Chart(lines)
+        .mark_line(clip=True, **how)
         .encode(
-            x=frame.encode_x(),
-            y=frame.encode_y(),
-            detail=alt.Detail(field="row", type="nominal"),
+            **frame.encode(),
+            detail=alt.Detail(field=next(iter(rows)), type="nominal"),
             order=alt.Order(field="order", type="quantitative"),
             **encoded,
         )
     )
 
 
+def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str]) -> Any:
+    """A mark for each row."""
+    missing = np.isnan(table.X).sum(axis=1)
+    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
+    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
+    if colour is not None:
+        columns["colour"] = colour.of_rows
+        if colour.dates:
+            columns["date"] = [None if day is None else as_date(day) for day in colour.values]
+            said["date"] = colour.name
+        else:
+            said["colour"] = colour.name if colour.is_category else "#" + colour.name
+    few = len(T) <= 1000
+    return (
+        alt.Chart(data(**columns))
+        .mark_point(filled=True, size=34 if few else 17, opacity=0.8 if few else 0.45)
+        .encode(**frame.encode(), tooltip=tips(**said), **coloured(colour))
+    )
+
+
 def _line(
-    table: Table,
-    T: Array,
-    colour: Colour | None,
-    regions: ScoreEllipses | None,
-    titles: list[str],
+    table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
     """One component: a strip for each category, rows spread up and down so as to be seen."""
     t = T[:, 0]
     spread = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
-    grouped = colour is not None and colour.categories is not None
-    strips = list(colour.categories or []) if grouped and colour is not None else ["rows"]
-    group = list(colour.values) if grouped and colour is not None else ["rows"] * len(t)
+    strips, group = ["rows"], ["rows"] * len(t)
+    if colour is not None and colour.is_category:
+        strips, group = list(colour.levels), colour.of_rows
     where = {name: len(strips) - 1 - k for k, name in enumerate(strips)}
     height = np.array([where[g] for g in group]) + 0.7 * spread
-    columns: dict[str, Any] = {
-        "x": t,
-        "y": height,
-        "row": table.at,
-        "gaps": np.isnan(table.X).sum(axis=1),
-        "group": group,
-    }
+    missing = np.isnan(table.X).sum(axis=1)
+    columns = {"x": t, "y": height, "row": table.at, "gaps": missing, "group": group}
     if colour is not None:
-        columns["colour"] = colour.values
-    x = alt.X(**quantity("x", titles[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=True)))
-    y = alt.Y(
-        **quantity(
-            "y",
-            None,
-            scale=alt.Scale(domain=[-0.5, len(strips) - 0.5], nice=False),
-            axis=None,
-        )
-    )
+        columns["colour"] = colour.of_rows
+    x = x_axis("x", titles[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=True))
+    ends = alt.Scale(domain=[-0.5, len(strips) - 0.5], nice=False)
+    y = y_axis("y", None, scale=ends, axis=None)
     layers: list[Any] = []
     if regions is not None:
         low, high = regions.intervals()
@@ -250,27 +234,13 @@ def _line(
             .mark_rule(style="eg-accent", strokeWidth=1.3, opacity=0.8)
             .encode(x=x, x2="high", y=y, tooltip=tips(row="#row", x="#from", high="#to"))
         )
+    tip = tips(row="#row", x="#" + titles[0], missing="#cells missing")
     layers.append(
         alt.Chart(data(**columns))
         .mark_point(filled=True, size=24, opacity=0.7 if len(t) <= 1000 else 0.4)
-        .encode(
-            x=x,
-            y=y,
-            tooltip=tips(row="#row", x="#" + titles[0], missing="#cells missing"),
-            **coloured(colour),
-        )
+        .encode(x=x, y=y, tooltip=tip, **coloured(colour))
     )
     return alt.layer(*layers).properties(width=WIDTH, height=max(110, 80 * len(strips)))
-
-
-def _within(T: Array, regions: ScoreEllipses | None) -> Array:
-    """What the frame has to hold: all rows, and regions where these do not dwarf them."""
-    if regions is None:
-        return T
-    low, high = T.min(axis=0), T.max(axis=0)
-    size = np.maximum(high - low, 1e-12)
-    outlines = regions.outlines().reshape(-1, 2)
-    return np.vstack([T, np.clip(outlines, low - 0.5 * size, high + 0.5 * size)])
 
 
 def _notes(
@@ -288,3 +258,99 @@ def _notes(
     if colour is not None:
         notes.append(upper(colour.note))
     return notes
+
+
+# Mixtures --------------------------------------------------------------------------------------
+
+
+def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_ROWS) -> Chart:
+    """Rows coloured by the component that is responsible for them, and the components.
+
+    Parameters
+    ----------
+    estimator : fitted MixturePPCA, or PPCAClassifier, whose classes are the components
+    X : table of shape (n_samples, n_features)
+    axes : pair of int, default=(1, 2)
+        Axes of the plane that shows most of what the components explain and of how far they lie
+        apart, counted from 1.
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+        Rows are the paler the less sure their component is; ellipses hold 95 % of a component.
+
+    Examples
+    --------
+    >>> from eigengap import MixturePPCA
+    >>> from eigengap.plots import mixture
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = MixturePPCA(2, 1, random_state=0).fit(X)
+    >>> mixture(model, X).to_dict()["title"]["text"]
+    'Components of MixturePPCA'
+    """
+    require_fitted(estimator)
+    table = table_of(X, estimator, most=max_rows)
+    pair = check_axes(axes, table.X.shape[1], public_name(estimator))
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(f"axes={axes!r}: this chart needs two different axes")
+    found = mixture_numbers(estimator, table.X, pair)
+    outlines, sure = found.ellipses.outlines(), np.max(found.resp, axis=1)
+    titles = [f"axis {a + 1} ({100 * s:.0f} %)" for a, s in zip(pair, found.share, strict=True)]
+    plain = equal_frame(np.vstack([found.points, outlines.reshape(-1, 2)]), titles)
+    largest = np.argsort(-found.weights, kind="stable")
+    said = largest[:MOST_LABELLED]
+    spots, text = apart(outlines)[said], [found.names[k] for k in said]
+    frame = with_room(plain, spots, text)
+    shares = zip(found.names, found.weights, strict=True)
+    legend = labels([f"{name} ({100 * w:.0f} %)" for name, w in shares], 40)
+    if len(legend) > MOST_CATEGORIES:  # the small ones share a colour
+        for k in largest[MOST_CATEGORIES - 1 :]:
+            legend[k] = "others"
+    levels = tuple(dict.fromkeys(legend))
+    best = tuple(levels.index(legend[k]) for k in np.argmax(found.resp, axis=1))
+    colour = Colour("component", levels, best)
+    rows = data(
+        x=found.points[:, 0], y=found.points[:, 1], row=table.at, sure=sure, colour=colour.of_rows
+    )
+    ends = alt.Scale(domain=[1.0 / max(found.resp.shape[1], 2), 1.0], range=[0.15, 0.85])
+    encoded = {"color": coloured(colour)["color"]}
+    chart = framed(
+        frame,
+        _outlines(
+            frame, outlines, {"k": range(len(outlines)), "colour": legend}, encoded, strokeWidth=1.8
+        ),
+        alt.Chart(rows)
+        .mark_point(filled=True, size=34 if len(sure) <= 1000 else 18)
+        .encode(
+            **frame.encode(),
+            opacity=alt.Opacity(**quantity("sure", "probability", scale=ends, legend=None)),
+            tooltip=tips(row="#row", colour="component", sure="#probability"),
+            **coloured(colour),
+        ),
+        *side_labels(frame, spots, text),
+    )
+    return finish(
+        chart,
+        f"Components of {public_name(estimator)}",
+        f"{100 * np.mean(sure >= SURE):.0f} % of the rows are of one component with probability "
+        f"{SURE:g} or more; the others are paler. Ellipses hold 95 % of a component.",
+        "Axes show most of what the components explain and how they lie apart (share of that, "
+        "noise aside).",
+        upper(table.sampling()),
+        width=480,
+    )
+
+
+def apart(outlines: Array) -> Array:
+    """(K, 2) of outlines (K, points, 2): the point of each that is farthest from all others."""
+    K = len(outlines)
+    if K == 1:
+        return np.asarray(outlines[:, np.argmax(outlines[0, :, 0])])
+    spots = np.empty((K, 2))
+    for k, outline in enumerate(outlines):
+        others = np.delete(outlines, k, axis=0).reshape(-1, 2)
+        distance = np.min(np.sum((outline[:, None] - others) ** 2, axis=2), axis=1)
+        spots[k] = outline[np.argmax(distance)]
+    return spots

@@ -1,4 +1,4 @@
-"""What variables and rows contribute to components, and how well these represent them."""
+"""Variables and components: biplot, correlation circle, contributions, cos² (of rows as well)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,212 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.charts.circle import how_known
+from eigengap.plots.arrows import arrows, longest, with_room
+from eigengap.plots.charts.scores import points
 from eigengap.plots.drawing import (
     Chart,
+    Frame,
     coloured,
     data,
+    equal_frame,
     finish,
+    framed,
     kind,
-    quantity,
+    origin,
     tips,
     upper,
     words,
+    x_axis,
+    y_axis,
 )
-from eigengap.plots.numbers.colour import Colour
-from eigengap.plots.numbers.counts import count_of
+from eigengap.plots.numbers.colour import Colour, chart_colour
 from eigengap.plots.numbers.names import names_of
-from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
-from eigengap.plots.numbers.scores import check_axes, score_names, scores_of
+from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, count_of, inner, table_of
+from eigengap.plots.numbers.scores import check_axes, require_linear, score_names, scores_of
 from eigengap.plots.numbers.variables import (
+    FORMULA,
+    Scaling,
+    biplot_numbers,
+    correlations,
     row_contributions,
     row_cos2,
     variable_contributions,
     variable_cos2,
 )
+
+WIDTH, SIDE = 460, 400
+REACH = 0.85  # how far the longest arrow reaches relative to the farthest point
+TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+
+
+def biplot(
+    estimator: Any,
+    X: Any,
+    *,
+    axes: Any = (1, 2),
+    color: Any = None,
+    scaling: Scaling = "rows",
+    max_rows: int = MOST_ROWS,
+) -> Chart:
+    """Rows and columns of a table in one chart, along two components.
+
+    Parameters
+    ----------
+    estimator : fitted PCA, PPCA, FactorAnalysis, BayesianPCA or ICA
+    X : table of shape (n_samples, n_features)
+    axes : pair of int, default=(1, 2)
+        Components, counted from 1.
+    color : str or array of shape (n_samples,), default=None
+        As in `scores`.
+    scaling : {"rows", "columns", "symmetric"}, default="rows"
+        Which distances are to be true: those between points ("rows"), or lengths and angles of
+        arrows as standard deviations and correlations ("columns"); or neither ("symmetric").
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+
+    Notes
+    -----
+    The inner product of a point with an arrow is the cell of that row and column, about the mean
+    and in units of the fit, as far as the two components show it (Gabriel 1971). Points are scores
+    times a number of each axis, which stands in its title where it is not 1. All arrows are drawn
+    longer or shorter by one factor, which stands below the title.
+
+    Examples
+    --------
+    >>> from eigengap import PCA
+    >>> from eigengap.plots import biplot
+    >>> from sklearn.datasets import load_iris
+    >>> iris = load_iris(as_frame=True)
+    >>> chart = biplot(PCA(2, scale=True).fit(iris.data), iris.data, color=iris.target)
+    >>> chart.to_dict()["title"]["subtitle"][0]
+    'Scaling "rows": points t, arrows u: distances between points are those between'
+    """
+    require_fitted(estimator)
+    q = require_linear(estimator, "biplot").L.shape[1]
+    pair = _two_axes(axes, q, estimator)
+    table = table_of(X, estimator, most=max_rows)
+    found = biplot_numbers(estimator, table, tuple(pair), scaling)
+    colour = chart_colour(color, X, table)
+    reach = float(np.max(np.abs(found.points), initial=0.0)) or 1.0
+    far = float(np.max(np.abs(found.arrows), initial=0.0)) or 1.0
+    factor = float(f"{REACH * reach / far:.2g}")  # two digits, so that it can be read
+    known = score_names(estimator, q)
+    titles = [  # the scores, or so many times these
+        known[a] if abs(times - 1.0) < 1e-9 else f"{known[a]} × {times:.3g}"
+        for a, times in zip(pair, found.factor, strict=True)
+    ]
+    corners = np.vstack([found.points, found.arrows * factor * 1.05])
+    plain = equal_frame(corners, titles, width=WIDTH, least=340, most=WIDTH)
+    frame, layers, note = _arrows(plain, found.arrows, estimator, titles, factor)
+    rows = points(frame, found.points, table, colour, titles)
+    chart = framed(frame, *origin(frame), rows, *layers)
+    is_scaled = getattr(inner(estimator), "scale_", None) is not None
+    unit = "standardised columns" if is_scaled else "columns about their means"
+    return finish(
+        chart,
+        f"Biplot of {public_name(estimator)}",
+        f'Scaling "{scaling}": {FORMULA[scaling]}.',
+        f"Cells of {unit} are about point · arrow; arrows are drawn × {factor:g}.",
+        note,
+        upper(table.sampling()),
+        upper(colour.note if colour is not None else ""),
+        width=frame.width,
+    )
+
+
+def _arrows(
+    plain: Frame, ends: Array, estimator: Any, titles: list[str], factor: float = 1.0
+) -> tuple[Frame, list[Any], str]:
+    """The frame with room for labels, arrows to the ends (d, 2), and words on those left out."""
+    drawn, shown, note = longest(np.sum(ends**2, axis=1))
+    every = names_of(estimator, len(ends))
+    names = [every[j] for j in drawn]
+    frame = with_room(plain, ends[drawn][shown] * factor, [names[k] for k in shown])
+    return frame, arrows(frame, ends[drawn], names, shown, titles, factor), note
+
+
+def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> Chart:
+    """Correlations of the variables with two components, in the unit circle.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : table of shape (n_samples, n_features), default=None
+        Of complete rows the correlations are those of the sample. With missing values, and without
+        X, they come from the model. Estimators that are not linear need X.
+    axes : pair of int, default=(1, 2)
+        Components, counted from 1.
+
+    Returns
+    -------
+    altair chart
+
+    Notes
+    -----
+    An arrow that reaches the circle belongs to a variable that the two components show entirely;
+    a short one says nothing about its variable.
+
+    Examples
+    --------
+    >>> from eigengap import PCA
+    >>> from eigengap.plots import correlation_circle
+    >>> from sklearn.datasets import load_iris
+    >>> iris = load_iris(as_frame=True).data
+    >>> chart = correlation_circle(PCA(2, scale=True).fit(iris))
+    >>> chart.to_dict()["title"]["text"]
+    'Correlation circle of PCA'
+    """
+    require_fitted(estimator)
+    table = None if X is None else table_of(X, estimator, most=MOST_READ)
+    r = correlations(estimator, table)
+    pair = _two_axes(axes, r.shape[1], estimator)
+    names = score_names(estimator, r.shape[1])
+    titles = [names[a] for a in pair]
+    reach = (-1.08, 1.08)
+    across = (f"correlation with {titles[0]}", f"correlation with {titles[1]}")
+    square = Frame(reach, reach, SIDE, SIDE, across, TICKS)
+    frame, layers, note = _arrows(square, r[:, pair], estimator, titles)
+    angle = np.linspace(0.0, 2.0 * np.pi, 121)
+    ring = (
+        alt.Chart(data(x=np.cos(angle), y=np.sin(angle), order=np.arange(121)))
+        .mark_line(style="eg-frame", strokeWidth=1.2)
+        .encode(**frame.encode(), order=alt.Order(field="order", type="quantitative"))
+    )
+    return finish(
+        framed(frame, ring, *origin(frame), *layers),
+        f"Correlation circle of {public_name(estimator)}",
+        how_known(table),
+        note,
+        width=SIDE,
+    )
+
+
+def _two_axes(axes: Any, q: int, estimator: Any) -> list[int]:
+    """Positions of two different components."""
+    if q < 2:
+        raise ValueError(
+            f"{public_name(estimator)} has one component, and this chart needs two: fit more, or "
+            "draw contributions or cos2"
+        )
+    pair = check_axes(axes, q, public_name(estimator))
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(f"axes={axes!r}: this chart needs two different components")
+    return list(pair)
+
+
+def how_known(table: Table | None) -> str:
+    """Words on where correlations come from."""
+    if table is None:
+        return "Correlations by the model's covariance."
+    if table.is_complete:
+        return f"Correlations of {table.sampling() or f'{table.n:,} rows'}."
+    return "Correlations by the model, from incomplete rows."
+
+
+# Contributions and cos2 ------------------------------------------------------------------------
 
 
 def contributions(
@@ -74,23 +257,19 @@ def contributions(
         share, names = variable_contributions(estimator), names_of(estimator)
     else:
         share, names = row_contributions(estimator, table), [f"row {i}" for i in table.at]
-    positions = _some(axes, share.shape[1], estimator)
-    titles = [score_names(estimator, share.shape[1])[a] for a in positions]
+    positions, titles = _some(axes, share.shape[1], estimator)
     order = np.argsort(-share[:, positions].sum(axis=1), kind="stable")[: count_of("top", top)]
     even = 100.0 / len(share)
     panels = [
         _bars([names[j] for j in order], share[order, a], title, even, first=k == 0)
         for k, (a, title) in enumerate(zip(positions, titles, strict=True))
     ]
-    chart = alt.hconcat(*panels, spacing=16)
-    some = _some_of(len(order), len(share), of)
-    sampled = "" if table is None else upper(table.sampling())
     return finish(
-        chart,
+        alt.hconcat(*panels, spacing=16),
         f"Contributions of the {of} to {public_name(estimator)}",
         f"Contributions to a component sum to 100 %. Dashed: {even:.3g} %, were all equal.",
-        some,
-        sampled,
+        _some_of(len(order), len(share), of),
+        "" if table is None else upper(table.sampling()),
         width=150 + 200 * len(panels),
     )
 
@@ -116,7 +295,7 @@ def cos2(
     top : int, default=20
         Most bars, the best represented first.
     of : {"variables", "rows"}, default="variables"
-        Rows are drawn at their scores, coloured by cos2, with the distribution of it beside.
+        Rows are drawn at their scores, coloured by cos2, with the distribution of cos2.
     max_rows : int, default=5000
 
     Returns
@@ -139,13 +318,12 @@ def cos2(
     'Quality of representation (cos²) of the variables'
     """
     require_fitted(estimator)
-    if of == "rows":
-        return _cos2_of_rows(estimator, _of_rows(estimator, X, of, max_rows), axes)
-    _of_rows(estimator, X, of)
+    rows = _of_rows(estimator, X, of, max_rows)
+    if rows is not None:
+        return _cos2_of_rows(estimator, rows, axes)
     table = None if X is None else table_of(X, estimator, most=MOST_READ)
     quality = variable_cos2(estimator, table)
-    positions = _some(axes, quality.shape[1], estimator)
-    titles = [score_names(estimator, quality.shape[1])[a] for a in positions]
+    positions, titles = _some(axes, quality.shape[1], estimator)
     names = names_of(estimator, len(quality))
     plane = quality[:, positions].sum(axis=1)
     order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
@@ -160,30 +338,23 @@ def cos2(
     )
 
 
-# Pieces ----------------------------------------------------------------------------------------
-
-
 def _bars(names: list[str], share: Array, title: str, even: float, *, first: bool) -> Any:
-    bars = data(name=names, share=share)
-    width = 200
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labels=first, labelPadding=6)))
-    x = alt.X(
-        **quantity(
-            "share",
-            f"contribution to {title}, %",
-            scale=alt.Scale(domain=[0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]),
-            axis=alt.Axis(tickCount=5),
-        )
+    ends = [0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]
+    x = x_axis(
+        "share",
+        f"contribution to {title}, %",
+        scale=alt.Scale(domain=ends),
+        axis=alt.Axis(tickCount=5),
     )
-    base = alt.Chart(bars).encode(y=y, x=x, tooltip=tips(name="", share="#contribution, %"))
-    rule = (
+    return alt.layer(
+        alt.Chart(data(name=names, share=share))
+        .mark_bar(style="eg-main", height={"band": 0.72})
+        .encode(y=y, x=x, tooltip=tips(name="", share="#contribution, %")),
         alt.Chart(data(share=[even]))
         .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.4)
-        .encode(x=x)
-    )
-    return alt.layer(base.mark_bar(style="eg-main", height={"band": 0.72}), rule).properties(
-        width=width, height=max(20 * len(names), 60)
-    )
+        .encode(x=x),
+    ).properties(width=200, height=max(20 * len(names), 60))
 
 
 def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
@@ -199,7 +370,7 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     )
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labelPadding=6)))
     top = max(1.0, float((before + quality).max(initial=1.0)))
-    x = alt.X(**quantity("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False)))
+    x = x_axis("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False))
     base = alt.Chart(bars).encode(y=y)
     blocks = base.mark_bar(style="eg-segment", height={"band": 0.72}).encode(
         x=x,
@@ -214,45 +385,41 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     ends = (
         alt.Chart(sums)
         .mark_text(style="eg-note", align="left", dx=4)
-        .encode(y=y, x=alt.X(**quantity("total", "cos²")), text=words())
+        .encode(y=y, x=x_axis("total", "cos²"), text=words())
     )
     inside = base.transform_filter("datum.cos2 > 0.12").mark_text(style="eg-on-strong", fontSize=10)
-    named = inside.encode(x=alt.X(**quantity("middle", "cos²")), text=words("component"), y=y)
+    named = inside.encode(x=x_axis("middle", "cos²"), text=words("component"), y=y)
     return alt.layer(blocks, named, ends).properties(width=340, height=max(20 * len(names), 60))
 
 
-def _cos2_of_rows(estimator: Any, table: Table | None, axes: Any) -> Chart:
-    assert table is not None
+def _cos2_of_rows(estimator: Any, table: Table, axes: Any) -> Chart:
     quality = row_cos2(estimator, table)
-    T = scores_of(estimator, table.X)
-    positions = _some(axes, quality.shape[1], estimator)
+    positions, titles = _some(axes, quality.shape[1], estimator)
     plane = np.clip(quality[:, positions].sum(axis=1), 0.0, 1.0)
-    titles = [score_names(estimator, T.shape[1])[a] for a in positions]
     count, edges = np.histogram(plane, np.linspace(0.0, 1.0, 21))
     bars = data(low=edges[:-1], high=edges[1:], count=count)
     middle = float(np.median(plane))
-    x = alt.X(**quantity("low", "cos² of the rows", scale=alt.Scale(domain=[0, 1])))
+    x = x_axis("low", "cos² of the rows", scale=alt.Scale(domain=[0, 1]))
     histogram = alt.layer(
         alt.Chart(bars)
         .mark_rect(style="eg-main", opacity=0.85)
-        .encode(x=x, x2="high", y=alt.Y(**quantity("count", "rows")), y2=alt.datum(0)),
+        .encode(x=x, x2="high", y=y_axis("count", "rows"), y2=alt.datum(0)),
         alt.Chart(data(low=[middle]))
         .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6)
         .encode(x=x),
     ).properties(width=300 if len(positions) > 1 else 420, height=300)
     parts = [histogram]
     if len(positions) > 1:
-        a, b = positions[:2]
-        points = data(x=T[:, a], y=T[:, b], colour=plane, row=table.at)
-        colour = Colour(list(plane), "cos²", None)
+        T = scores_of(estimator, table.X)[:, positions[:2]]
+        points = data(x=T[:, 0], y=T[:, 1], colour=plane, row=table.at)
         scatter = (
             alt.Chart(points)
             .mark_point(filled=True, size=32, opacity=0.85)
             .encode(
-                x=alt.X(**quantity("x", titles[0], scale=alt.Scale(zero=False))),
-                y=alt.Y(**quantity("y", titles[1], scale=alt.Scale(zero=False))),
+                x=x_axis("x", titles[0], scale=alt.Scale(zero=False)),
+                y=y_axis("y", titles[1], scale=alt.Scale(zero=False)),
                 tooltip=tips(row="#row", colour="#cos²"),
-                **coloured(colour),
+                **coloured(Colour("cos²", values=tuple(plane))),
             )
             .properties(width=320, height=300)
         )
@@ -279,9 +446,12 @@ def _of_rows(estimator: Any, X: Any, of: str, most: int = MOST_ROWS) -> Table | 
     return table_of(X, estimator, most=most)
 
 
-def _some(axes: Any, q: int, estimator: Any) -> list[int]:
+def _some(axes: Any, q: int, estimator: Any) -> tuple[list[int], list[str]]:
+    """Positions of the components asked for, and their names."""
     asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
-    return list(check_axes(asked, q, public_name(estimator)))
+    positions = check_axes(asked, q, public_name(estimator))
+    names = score_names(estimator, q)
+    return list(positions), [names[a] for a in positions]
 
 
 def _some_of(shown: int, total: int, of: str) -> str:

@@ -1,18 +1,24 @@
 """The numbers behind the charts: pure functions from a fitted estimator to arrays. No Altair."""
 
-from eigengap.plots.numbers.biplot import biplot_numbers
-from eigengap.plots.numbers.clusters import mixture_numbers
-from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.plots.numbers.imputations import calibration, imputations
-from eigengap.plots.numbers.linear import linear_view
-from eigengap.plots.numbers.marchenko_pastur import MarchenkoPastur, against_noise
-from eigengap.plots.numbers.missing import missingness_summary
+from eigengap.plots.numbers.missing import calibration, imputations, missingness_summary
 from eigengap.plots.numbers.names import label, labels, names_of
 from eigengap.plots.numbers.outliers import outlier_numbers
 from eigengap.plots.numbers.rows import Table, table_of
-from eigengap.plots.numbers.scores import score_ellipses, score_names, scores_of
-from eigengap.plots.numbers.steps import trace_numbers
+from eigengap.plots.numbers.scores import (
+    linear_view,
+    mixture_numbers,
+    score_ellipses,
+    score_names,
+    scores_of,
+)
+from eigengap.plots.numbers.spectrum import (
+    MarchenkoPastur,
+    against_noise,
+    eigenvalues,
+    trace_numbers,
+)
 from eigengap.plots.numbers.variables import (
+    biplot_numbers,
     correlations,
     row_contributions,
     row_cos2,

@@ -1,38 +1,31 @@
-"""Foreign names as text that a chart can show: printable, short, each one only once.
+"""Foreign names as text that a chart or a page can show: short, on one line, each only once.
 
 Names of columns and categories come from users' files. Charts never use them as names of fields,
-only as values, and only in this form.
+only as values, and only in this form. In a chart (`label`) what is not printable is escaped; in the
+report (`clean`) it is left out, and markup is not touched: the page escapes everything it shows.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eigengap.printable import bare
 
 LONGEST = 32  # characters of a name in a chart
+LONGEST_CLEAN = 60  # and in the report
 NAMELESS = "(no name)"
 
 # What every object of JavaScript has: Vega looks values up in objects, and would find these there.
 # A mark of no width behind such a name makes it another one that looks the same.
-OF_EVERY_OBJECT = frozenset(
-    {
-        "__defineGetter__",
-        "__defineSetter__",
-        "__lookupGetter__",
-        "__lookupSetter__",
-        "__proto__",
-        "constructor",
-        "hasOwnProperty",
-        "isPrototypeOf",
-        "propertyIsEnumerable",
-        "toLocaleString",
-        "toString",
-        "valueOf",
-    }
+OF_EVERY_OBJECT = re.compile(
+    "__(define|lookup)[GS]etter__|__proto__|constructor|hasOwnProperty|isPrototypeOf|"
+    "propertyIsEnumerable|to(Locale)?String|valueOf"
 )
+# Cc: controls; Cf: formats, among them marks of direction; Cs: halves of letters; Zl, Zp: new lines
+UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 NO_WIDTH = "\u2060"
 # What a parser of HTML takes for the beginning or the end of an element, or for a comment. Altair
 # writes the specification into a script as it is, so that a name could end that script.
@@ -57,7 +50,7 @@ def label(name: Any, longest: int = LONGEST) -> str:
 
 def safe_value(text: str) -> str:
     """A text that Vega can look up among others."""
-    return text + NO_WIDTH if text in OF_EVERY_OBJECT else text
+    return text + NO_WIDTH if OF_EVERY_OBJECT.fullmatch(text) else text
 
 
 def not_markup(text: str) -> str:
@@ -69,23 +62,48 @@ def not_markup(text: str) -> str:
     return MARKUP.sub(f"<{NO_WIDTH}", text)
 
 
+def clean(text: object, longest: int = LONGEST_CLEAN) -> str:
+    """A foreign text on one line, shortened, without control characters.
+
+    >>> clean("a\\nb"), clean("  "), clean("x" * 100, 5)
+    ('a b', '(empty)', 'xxxx…')
+    """
+    letters = str(text)[: 4 * longest]
+    shown = "".join(" " if unicodedata.category(c) in UNSHOWN else c for c in letters)
+    shown = " ".join(shown.split())
+    if not shown:
+        return "(empty)"
+    cut = len(shown) > longest or len(str(text)) > 4 * longest
+    return shown[: longest - 1] + "…" if cut else safe_value(shown)
+
+
 def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
     """Labels that differ from each other.
 
     >>> labels(["a", "a", ""])
     ['a', 'a (2)', '(no name)']
     """
-    taken: set[str] = set()
-    found = []
+    return _numbered(label(name, longest) for name in names)
+
+
+def distinct(texts: Iterable[object]) -> tuple[str, ...]:
+    """Every text made clean, and numbered where two would look alike.
+
+    >>> distinct(["a", "b", "a"])
+    ('a', 'b', 'a (2)')
+    """
+    return tuple(_numbered(map(clean, texts)))
+
+
+def _numbered(names: Iterable[str]) -> list[str]:
+    taken: dict[str, None] = {}
     for name in names:
-        shown = plain = label(name, longest)
-        count = 1
+        shown, k = name, 1
         while shown in taken:
-            count += 1
-            shown = f"{plain} ({count})"
-        taken.add(shown)
-        found.append(shown)
-    return found
+            k += 1
+            shown = f"{name} ({k})"
+        taken[shown] = None
+    return list(taken)
 
 
 def names_of(estimator: Any, d: int | None = None) -> list[str]:
@@ -97,11 +115,7 @@ def names_of(estimator: Any, d: int | None = None) -> list[str]:
     return labels(names)
 
 
-def listed(items: Sequence[str], most: int = 5) -> str:
-    """A few of the items in words.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    shown = ", ".join(items[:most])
-    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+def component_names(estimator: Any) -> list[str]:
+    """PC1, PC2, ... of an estimator of ours; what scikit-learn's and others call their columns."""
+    names = getattr(estimator, "component_names_", None)
+    return [str(name) for name in (estimator.get_feature_names_out() if names is None else names)]

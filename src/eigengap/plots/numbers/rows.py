@@ -1,8 +1,8 @@
-"""The rows that a chart shows: read in one pass from wherever they lie, never more than are drawn.
+"""The rows that a chart or the report shows: read in one pass from wherever they lie.
 
-The rows are drawn by hashes of their positions (`eigengap.sources.drawn`), so that the same
+The rows are drawn by hashes of their positions (`eigengap.sources.base`), so that the same
 ones are drawn however the table is cut, and a smaller chart shows some of the rows of a larger
-one.
+one. What is counted over all rows comes from the same pass.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from math import nan
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.plots.numbers.counts import count_of
 from eigengap.sources import (
     Block,
     Drawn,
@@ -30,6 +30,7 @@ from eigengap.sources import (
     least_keys,
     library_of,
 )
+from eigengap.statistics.moments import ColumnMoments
 
 MOST_ROWS = 5_000  # that a chart shows
 MOST_READ = 100_000  # that a statistic behind a chart is computed from
@@ -44,7 +45,7 @@ class Table:
     at: NDArray[np.intp]  # (m,) positions in the table, ascending
     n: int  # rows in all
     missing: NDArray[np.intp]  # (d,) missing values of each column, in all rows
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None = None
 
     @property
     def is_sampled(self) -> bool:
@@ -60,15 +61,6 @@ class Table:
         return f"{len(self.at):,} of {self.n:,} rows, drawn at random" if self.is_sampled else ""
 
 
-@dataclass(frozen=True, eq=False)
-class _Pass:
-    observed: ObservedCells
-    drawn: Drawn  # rows (m, 1 + d): the position, then the cells
-
-    def merge(self, other: _Pass) -> _Pass:
-        return _Pass(self.observed.merge(other.observed), self.drawn.merge(other.drawn))
-
-
 def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any) -> Table:
     """The table X as arrays, no more than `most` of its rows.
 
@@ -78,16 +70,8 @@ def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any
         return X
     k = count_of("max_rows, the rows to be shown,", most)
     source = source_for(estimator, X, **how)
-    found = source.reduce(partial(_of, k=k))
-    positions = found.drawn.rows[:, 0].astype(np.intp)
-    order = np.argsort(positions)
-    return Table(
-        X=np.ascontiguousarray(found.drawn.rows[order, 1:]),
-        at=positions[order],
-        n=found.observed.rows,
-        missing=found.observed.rows - found.observed.per_column,
-        names=source.names,
-    )
+    rows, at, (observed,) = _drawn(source, k, SEED, ObservedCells)
+    return Table(rows, at, observed.rows, observed.rows - observed.per_column, source.names)
 
 
 def all_rows(X: Any, estimator: Any = None) -> Table:
@@ -116,12 +100,17 @@ def source_for(estimator: Any, X: Any, **how: Any) -> Source:
     return source
 
 
+def count_of(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that a caller gives; True, which Python counts as 1, and 2.5 are none."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
 def bare(estimator: Any) -> Any:
-    """The estimator without the names of its columns: it takes plain arrays and says nothing."""
-    if not hasattr(estimator, "feature_names_in_"):
-        return estimator
+    """The estimator without the names of its columns: it takes plain arrays and does not warn."""
     twin = copy(estimator)
-    del twin.feature_names_in_
+    twin.__dict__.pop("feature_names_in_", None)
     return twin
 
 
@@ -138,8 +127,119 @@ def _codes(estimator: Any) -> Any:
     return codes
 
 
-def _of(block: Block, k: int) -> _Pass:
-    at, keys = least_keys(k, SEED, block.start, block.n_rows, None)
+# The report's table ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """Missing values of all rows."""
+
+    rows: int
+    per_column: NDArray[np.intp]  # (d,)
+    incomplete_rows: int = 0  # with at least one
+    empty_rows: int = 0  # with nothing else
+
+    @classmethod
+    def of(cls, block: Block) -> Missing:
+        n, d = block.values.shape
+        if not isinstance(block.values, np.ndarray):  # CSR: every value is observed
+            return cls(n, np.zeros(d, dtype=np.intp))
+        missing = np.isnan(block.values)
+        per_row = np.count_nonzero(missing, axis=1)
+        return cls(
+            n,
+            np.count_nonzero(missing, axis=0),
+            int(np.count_nonzero(per_row)),
+            int(np.count_nonzero(per_row == d)),
+        )
+
+    def merge(self, other: Missing) -> Missing:
+        return Missing(
+            self.rows + other.rows,
+            self.per_column + other.per_column,
+            self.incomplete_rows + other.incomplete_rows,
+            self.empty_rows + other.empty_rows,
+        )
+
+    @property
+    def cells(self) -> int:
+        return int(self.per_column.sum())
+
+    @property
+    def share(self) -> float:
+        return self.cells / max(self.rows * len(self.per_column), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """All that the report knows of the table."""
+
+    X: Array  # (m, d) float64, NaN where missing: the rows that are shown
+    at: NDArray[np.intp]  # (m,) their positions, ascending
+    missing: Missing  # of all rows
+    mean: Array  # (d,) of the observed values of all rows
+    sd: Array  # (d,) likewise
+    first_row: int = 0  # what the first row of the table is called
+
+    @property
+    def numbers(self) -> NDArray[np.intp]:
+        """(m,) by which the rows that are shown go."""
+        return self.at + self.first_row
+
+    @property
+    def n_rows(self) -> int:
+        return self.missing.rows
+
+    @property
+    def n_columns(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def is_sampled(self) -> bool:
+        return len(self.at) < self.n_rows
+
+
+def look_at(source: Source, k: int, seed: int) -> Look:
+    """The statistics of all rows of a source, and k of the rows."""
+    rows, at, (missing, moments) = _drawn(source, k, seed, Missing, ColumnMoments)
+    return Look(rows, at, missing, np.asarray(moments.mean), np.sqrt(moments.variance))
+
+
+def of_pairs(n: int, k: int, seed: int) -> Look:
+    """Of a table of distances or of a graph, which has points and no columns."""
+    at, _ = least_keys(k, seed, 0, n, None)
+    none: Array = np.empty(0)
+    return Look(
+        np.empty((len(at), 0)), np.sort(at), Missing(n, np.empty(0, dtype=np.intp)), none, none
+    )
+
+
+# One pass --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    drawn: Drawn  # rows (m, 1 + d): the position, then the cells
+    statistics: tuple[Any, ...]  # of all rows
+
+    def merge(self, other: _Pass) -> _Pass:
+        pairs = zip(self.statistics, other.statistics, strict=True)
+        return _Pass(self.drawn.merge(other.drawn), tuple(one.merge(two) for one, two in pairs))
+
+
+def _drawn(
+    source: Source, k: int, seed: int, *statistics: Any
+) -> tuple[Array, NDArray[np.intp], tuple[Any, ...]]:
+    """k rows in the order of the table, their positions, and statistics of all rows."""
+    found = source.reduce(partial(_of, k=k, seed=seed, statistics=statistics))
+    positions = found.drawn.rows[:, 0].astype(np.intp)
+    order = np.argsort(positions)
+    rows = np.ascontiguousarray(found.drawn.rows[order, 1:])
+    return rows, positions[order], found.statistics
+
+
+def _of(block: Block, k: int, seed: int, statistics: tuple[Any, ...]) -> _Pass:
+    at, keys = least_keys(k, seed, block.start, block.n_rows, None)
     positions: Array = (at + block.start).astype(np.float64)
     rows = np.column_stack([positions, dense_rows(block.values, at)])
-    return _Pass(ObservedCells.of(block), Drawn(k, keys, rows))
+    return _Pass(Drawn(k, keys, rows), tuple(statistic.of(block) for statistic in statistics))

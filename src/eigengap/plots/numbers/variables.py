@@ -12,24 +12,45 @@ On complete rows correlations are those of the sample. With missing values covar
 scores are those of the model, which was fitted to all observed values, and the variance of a column
 is the mean of E[(x_j - mu_j)^2 | observed]. A missing value counts in a row's distance with its
 conditional variance: what is not known of a row is not represented.
+
+A biplot shows rows and columns in one chart (Gabriel 1971). The part of the table that two
+components show is a product, G H^T: every cell, in units of the fit and about the mean, is about
+the inner product of the point of its row with the arrow of its column. With t the scores along unit
+axes u, and s their standard deviations, the three common ways to share the size between the two are
+
+    rows       G = t,          H = u           distances between points are those between rows
+    columns    G = t / s,      H = u s         arrows are as long as columns vary, their cosines
+                                               are correlations
+    symmetric  G = t / sqrt s, H = u sqrt s    neither, and both as large
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.plots.numbers.linear import (
+from eigengap.plots.numbers.rows import MOST_READ, Look, Table, all_rows, inner, table_of
+from eigengap.plots.numbers.scores import (
     LinearView,
     linear_view,
     orthonormal_axes,
     require_linear,
+    scores_of,
 )
-from eigengap.plots.numbers.rows import MOST_READ, Table, all_rows, inner, table_of
-from eigengap.plots.numbers.scores import scores_of
+from eigengap.plots.numbers.subject import Subject
+
+Scaling = Literal["rows", "columns", "symmetric"]
+FORMULA: dict[str, str] = {
+    "rows": "points t, arrows u: distances between points are those between rows",
+    "columns": "points t / s, arrows u·s: cosines between arrows are correlations",
+    "symmetric": "points t / √s, arrows u·√s: a compromise between rows and columns",
+}
+PAIRS = 16  # of rows, whose midpoints show whether a map is linear
+LINEAR = 1e-6  # relative to the largest coordinate, which rounding does not reach
 
 
 def correlations(estimator: Any, X: Any = None) -> Array:
@@ -39,7 +60,7 @@ def correlations(estimator: Any, X: Any = None) -> Array:
     if table is not None and table.is_complete:
         return _sample_correlations(table.X, scores_of(estimator, table.X))
     if view is not None and view.density is not None:
-        return _model_correlations(view, _variances(estimator, view, table))
+        return _model_correlations(estimator, view, table)
     if table is None:
         if view is None:
             require_linear(estimator, "correlation circle without X")
@@ -91,7 +112,7 @@ def _orthogonal_scores(estimator: Any, X: Any, what: str) -> tuple[Array, Array]
 
 
 def _imputed(view: LinearView, X: Array) -> tuple[Array, Array]:
-    """Rows in units of the fit with gaps at their expected value, and variances there: (m, d)."""
+    """Rows in units of the fit, missing values at their mean, and variances there: (m, d)."""
     assert view.density is not None
     Y = (X - view.mean) / view.unit
     if not np.isnan(Y).any():
@@ -126,26 +147,128 @@ def _pairwise_correlations(X: Array, T: Array) -> Array:
     return found
 
 
-def _model_correlations(view: LinearView, variance: Array) -> Array:
+def _model_correlations(estimator: Any, view: LinearView, table: Table | None) -> Array:
+    assert view.density is not None
+    model = inner(estimator)
+    is_scaled = getattr(model, "scale_", None) is not None
+    if table is not None:
+        Y, unknown = _imputed(view, table.X)
+        variance = np.mean(Y**2 + unknown, axis=0)  # of the columns, in units of the fit
+    elif is_scaled and getattr(model, "distribution", "") != "student":
+        variance = np.ones(len(view.unit))  # they were divided by their standard deviations
+    else:
+        variance = view.density.variances()
     with_scores, of_scores = view.covariances()
     # What the scores explain of a column cannot be more than its variance.
     explained = np.einsum("jk,kl,jl->j", with_scores, np.linalg.pinv(of_scores), with_scores)
     x = np.sqrt(np.maximum(variance, explained))
-    t = np.sqrt(np.diagonal(of_scores))
-    scale = np.outer(x, t)
+    scale = np.outer(x, np.sqrt(np.diagonal(of_scores)))
     return np.clip(with_scores / np.where(scale > 0.0, scale, 1.0), -1.0, 1.0)
 
 
-def _variances(estimator: Any, view: LinearView, table: Table | None) -> Array:
-    """(d,) of the columns, in units of the fit."""
-    assert view.density is not None
-    if table is not None:
-        Y, unknown = _imputed(view, table.X)
-        return np.asarray(np.mean(Y**2 + unknown, axis=0))
-    model = inner(estimator)
-    if (
-        getattr(model, "scale_", None) is not None
-        and getattr(model, "distribution", "") != "student"
-    ):
-        return np.ones(len(view.unit))  # they were divided by their standard deviations
-    return view.density.variances()
+# The biplot ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Biplot:
+    """Points and arrows whose inner products are the cells that the components show."""
+
+    points: Array  # (m, k)
+    arrows: Array  # (d, k)
+    scaling: Scaling
+    factor: Array  # (k,) points are so many times the scores
+
+
+def biplot_numbers(
+    estimator: Any, X: Any, axes: tuple[int, ...] = (0, 1), scaling: Scaling = "rows"
+) -> Biplot:
+    """Points of rows and arrows of columns along some components (positions)."""
+    if scaling not in get_args(Scaling):
+        raise ValueError(f'scaling must be "rows", "columns" or "symmetric", got {scaling!r}')
+    view = require_linear(estimator, "biplot")
+    T = scores_of(estimator, X)[:, axes]
+    L = view.L[:, axes]
+    length = np.sqrt(np.sum(L**2, axis=0))
+    length = np.where(length > 0.0, length, 1.0)
+    t, u = T * length, L / length
+    if view.density is not None:
+        s = np.sqrt(np.diagonal(view.covariances()[1]))[list(axes)] * length
+    else:
+        s = np.std(t, axis=0, ddof=1) if len(t) > 1 else np.ones(t.shape[1])
+    s = np.where(s > 0.0, s, 1.0)
+    power = {"rows": 0.0, "columns": 1.0, "symmetric": 0.5}[scaling]
+    return Biplot(t / s**power, u * s**power, scaling, length / s**power)
+
+
+# Columns of the report -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """Columns against components."""
+
+    r: Array  # (d, q) correlations
+    among: Array  # (q, q) or (d, q, q) correlations of the scores, in the rows that r is of
+    contributions: Array | None  # (d, q) per cent; None where the model has no loadings
+    axes: tuple[str, ...]
+    is_linear: bool  # whether the coordinates are linear functions of the columns
+
+    @property
+    def cos2(self) -> Array:
+        """(d,) share of a column's variance that the components show together, at most 1."""
+        return self.shown(self.r.shape[1])
+
+    def shown(self, k: int) -> Array:
+        """(d,) that share of the first k components: R2 of the regression on their scores.
+
+        r^T C^-1 r with C the correlations of the scores; where these are uncorrelated it is the sum
+        of squared correlations.
+        """
+        r, C = self.r[:, :k], self.among[..., :k, :k]
+        weights = np.linalg.pinv(C, hermitian=True) @ r[:, :, None]  # (d, k, 1)
+        return np.clip(np.einsum("dk,dk->d", r, weights[:, :, 0]), 0.0, 1.0)
+
+
+def variables_of(subject: Subject, look: Look) -> Variables | None:
+    """None for a mixture, and where rows have no columns."""
+    if subject.mixture is not None or subject.is_pairwise or not look.n_columns:
+        return None
+    table = Table(look.X, look.at, look.n_rows, look.missing.per_column)
+    r = correlations(subject.bare, table)
+    has_loadings = linear_view(subject.bare) is not None
+    parts = variable_contributions(subject.bare) if has_loadings else None
+    among = _among_scores(subject, table)
+    is_linear = has_loadings or _is_affine(subject, table.X)
+    return Variables(r, among, parts, subject.axis_names(r.shape[1]), is_linear)
+
+
+def _is_affine(subject: Subject, X: Array) -> bool:
+    """Whether the midpoint of two rows has the midpoint of their coordinates, for random pairs."""
+    observed = ~np.isnan(X)
+    mean = np.where(observed, X, 0.0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    rows = np.where(observed, X, mean)
+    pairs = np.random.default_rng(0).integers(len(rows), size=(2, PAIRS))
+    first, second = rows[pairs[0]], rows[pairs[1]]
+    T = scores_of(subject.bare, np.vstack([first, second, first / 2 + second / 2]))
+    one, other, middle = np.split(T, 3)
+    return bool(np.all(np.abs((one + other) / 2 - middle) <= LINEAR * np.abs(T).max()))
+
+
+def _among_scores(subject: Subject, table: Table) -> Array:
+    """Correlations of the scores with each other: the sample's, the model's, or by column."""
+    view = linear_view(subject.bare)
+    if not table.is_complete and view is not None and view.density is not None:
+        cov = view.covariances()[1]
+        sd = np.sqrt(np.diagonal(cov))
+        scale = np.outer(sd, sd)
+        return np.asarray(cov / np.where(scale > 0, scale, 1.0))
+    T = scores_of(subject.bare, table.X)
+    if table.is_complete:
+        return _correlation(T)
+    return np.array([_correlation(T[rows]) for rows in ~np.isnan(table.X).T])
+
+
+def _correlation(T: Array) -> Array:
+    """Of rows whose scores are all known: centring alone leaves missing values missing."""
+    T = T[~np.isnan(T).any(axis=1)]
+    return np.eye(T.shape[1]) if len(T) < 2 else _sample_correlations(T, T)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.subject import Subject
-from eigengap.reporting.page import specs
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.spectrum import Eigenvalues, Gap, eigenvalues, largest_ratio
+from eigengap.plots.numbers.subject import Subject
+from eigengap.reporting import specs
 from eigengap.reporting.sections.section import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import silence
@@ -63,7 +63,7 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
     gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows
-    words = [_on_share(subject, found), *_on_choice(subject, choice, look)]
+    words = [_on_share(found), *_on_choice(subject, choice, look)]
     if gap is not None:
         words.append(f"The largest eigengap is {gap}.")
     return Section(
@@ -77,30 +77,24 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
 
 
 def largest_gap(found: Eigenvalues, choice: RankChoice | None) -> Gap | None:
-    """As the criterion of that name has it, else between eigenvalues that the fit resolves.
-
-    The mean of those that it does not resolve is no eigenvalue: the last one over it is no gap.
-    """
-    if choice is not None:
-        k = choice.criteria.get("eigengap")
-        return None if k is None else Gap(k, float(choice.curves["eigengap"][k]), is_ratio=True)
-    if found.n_rest == 0:
-        return found.gap
-    lam = found.values[found.values > 0]
-    if len(lam) < 2:
-        return None
-    ratio = lam[:-1] / lam[1:]
-    k = int(np.argmax(ratio))
-    return Gap(k + 1, float(ratio[k]), is_ratio=True)
+    """As the criterion of that name has it, else between eigenvalues that the fit resolves."""
+    if choice is None:
+        lam = found.values[found.values > 0]
+        return found.gap if found.n_rest == 0 else largest_ratio(lam, len(lam))
+    k = choice.criteria.get("eigengap")
+    return None if k is None else Gap(k, float(choice.curves["eigengap"][k]), is_ratio=True)
 
 
-def _on_share(subject: Subject, found: Eigenvalues) -> str:
-    share = found.share
-    q = found.kept
+def _whole(found: Eigenvalues) -> str:
+    """What the shares are of."""
+    return "the variance" if "variance" in found.what else "the sum of the eigenvalues"
+
+
+def _on_share(found: Eigenvalues) -> str:
+    share, q = found.share, found.kept
     if share is None or not len(share):
         return f"The model has {count(q, 'component')}."
-    total = float(share[:q].sum())
-    of = "the variance" if "variance" in found.what else "the sum of the eigenvalues"
+    total, of = float(share[:q].sum()), _whole(found)
     words = f"{count(q, 'component')} explain{'s' if q == 1 else ''} {percent(total)} of {of}"
     if q > 1:
         words += f", the first alone {percent(float(share[0]))}"
@@ -117,13 +111,10 @@ def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[
     of = "the rows that are shown" if look.is_sampled else "this table"
     q = subject.n_components or 0
     agree = [NAMES[name] for name, picked in choice.criteria.items() if picked == q]
-    said = (
-        f"{listing(agree, 8)} pick{'s' if len(agree) == 1 else ''} {q} for {of}"
-        if agree
-        else (f"None of the criteria picks {q} for {of}")
-    )
-    lower = min(choice.criteria.values())
-    upper = max(choice.criteria.values())
+    said = f"None of the criteria picks {q} for {of}"
+    if agree:
+        said = f"{listing(agree, 8)} pick{'s' if len(agree) == 1 else ''} {q} for {of}"
+    lower, upper = min(choice.criteria.values()), max(choice.criteria.values())
     spread = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
     words.append(said[0].upper() + said[1:] + spread + ".")
     return words
@@ -134,7 +125,7 @@ def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None, lo
 
     What criteria say of a sample of the rows is not what they say of the table.
     """
-    words = _on_share(subject, found)
+    words = _on_share(found)
     own = getattr(subject.bare, "rank_choice_", None)
     is_own = own is not None and own.n_components == found.kept
     picks = () if choice is None else tuple(choice.criteria.values())
@@ -154,50 +145,35 @@ def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None, lo
 
 def _scree(found: Eigenvalues, largest: Gap | None) -> Figure:
     k = min(len(found.values), max(MOST_SHOWN, found.kept))
-    values = found.values[:k] if found.share is None else found.share[:k]
-    of = "the variance" if "variance" in found.what else "the sum of the eigenvalues"
-    title = found.what if found.share is None else f"share of {of}"
+    of = _whole(found)
+    values, title, form, first = found.values[:k], found.what, ".4g", ""
+    axis: specs.Spec = {}
+    if found.share is None:
+        first = f"The first eigenvalue is {number(float(found.values[0]))}"
+    else:
+        values, title, form = found.share[:k], f"share of {of}", ".1%"
+        axis = {"axis": {"format": "%"}}
+        first = f"The first component explains {percent(float(found.share[0]))} of {of}"
     data = specs.records(
         k=np.arange(1, k + 1),
         value=values,
         total=np.cumsum(values),
         kept=["kept" if i < found.kept else "left out" for i in range(k)],
     )
-    percents: specs.Spec = {} if found.share is None else {"axis": {"format": "%"}}
-    form = ".4g" if found.share is None else ".1%"
-    layers: list[specs.Spec] = [
-        {
-            "mark": {"type": "bar", "width": {"band": 0.75}, "cornerRadiusEnd": 2},
-            "encoding": {
-                "x": specs.axis("k", "component", "ordinal", axis={"labelAngle": 0}),
-                "y": specs.axis("value", title, **percents),
-                "color": {
-                    "field": "kept",
-                    "type": "nominal",
-                    "title": None,
-                    "scale": {
-                        "domain": ["kept", "left out"],
-                        "range": [specs.MAIN, specs.RULE],
-                    },
-                },
-                "tooltip": [
-                    {"field": "k", "title": "component"},
-                    {"field": "value", "title": title, "format": form},
-                    {"field": "total", "title": "up to here", "format": form},
-                ],
-            },
-        }
+    layers = [
+        specs.layer(
+            "bar",
+            {"width": {"band": 0.75}, "cornerRadiusEnd": 2},
+            x=specs.axis("k", "component", "ordinal", axis={"labelAngle": 0}),
+            y=specs.axis("value", title, **axis),
+            color=specs.either("kept", None, "kept", "left out", other=specs.RULE),
+            tooltip=specs.tips(k="component", value=f"{title}|{form}", total=f"up to here|{form}"),
+        )
     ]
     note = ""
     if found.rest is not None and found.total:
-        level = found.rest / (found.total if found.share is not None else 1.0)
-        layers.append(
-            {
-                "data": {"values": [{"level": specs.rounded(level)}]},
-                "mark": {"type": "rule", "color": specs.OTHER, "strokeDash": [5, 4]},
-                "encoding": {"y": specs.axis("level", title)},
-            }
-        )
+        level = specs.rounded(found.rest / (found.total if found.share is not None else 1.0))
+        layers.append(specs.dashed(specs.OTHER, [{"level": level}], y=specs.axis("level", title)))
         note = (
             f"Dashed: the mean of the {count(found.n_rest, 'eigenvalue')} that the model does not "
             "resolve, its noise."
@@ -205,12 +181,7 @@ def _scree(found: Eigenvalues, largest: Gap | None) -> Figure:
     elif k < len(found.values):
         note = f"The first {k} of {whole(len(found.values))} eigenvalues."
     gap = "" if largest is None else f" The largest eigengap is {largest}."
-    first = (
-        f"The first eigenvalue is {number(float(found.values[0]))}"
-        if found.share is None
-        else f"The first component explains {percent(float(found.share[0]))} of {of}"
-    )
-    return Figure("scree", "Eigenvalues", f"{first}.{gap}", specs.chart(data, layers), note)
+    return Figure("scree", "Eigenvalues", f"{first}.{gap}", specs.chart(data, *layers), note)
 
 
 def _criteria(choice: RankChoice, look: Look) -> Grid:
@@ -230,40 +201,27 @@ def _criteria(choice: RankChoice, look: Look) -> Grid:
 def _of_mixture(subject: Subject, look: Look) -> Section:
     model = subject.mixture
     assert model is not None
-    ranks, weights = model.ranks, model.weights
-    part = np.argmax(model.responsibilities(look.X), axis=1)
-    resp = np.max(model.responsibilities(look.X), axis=1)
+    weights = model.weights
+    resp = model.responsibilities(look.X)
+    part = np.argmax(resp, axis=1)
     rows = tuple(
         (
             f"component {k + 1}",
             percent(float(weights[k])),
             whole(int(np.sum(part == k))),
-            whole(int(ranks[k])),
+            whole(int(model.ranks[k])),
         )
         for k in range(model.K)
     )
-    sure = float(np.mean(resp > 0.9))
+    sure = float(np.mean(np.max(resp, axis=1) > 0.9))
+    apart = "are well apart" if sure > 0.9 else "overlap, and sharp labels would hide it"
     words = (
         f"The mixture has {count(model.K, 'component')}, the largest with "
         f"{percent(float(weights.max()))} of the rows.",
-        f"{percent(sure)} of the rows belong to one component with a probability above 90 %"
-        + (
-            ": they are well apart."
-            if sure > 0.9
-            else ": they overlap, and sharp labels would hide it."
-        ),
+        f"{percent(sure)} of the rows belong to one component with a probability above 90 %: they "
+        f"{apart}.",
     )
-    return Section(
-        "components",
-        "The components of the mixture",
-        words=words,
-        grids=(
-            Grid(
-                "Components of the mixture",
-                ("", "weight", "rows shown", "latent dimensions"),
-                rows,
-                (False, True, True, True),
-            ),
-        ),
-        verdict=" ".join(words),
-    )
+    header = ("", "weight", "rows shown", "latent dimensions")
+    grid = Grid("Components of the mixture", header, rows, (False, True, True, True))
+    title = "The components of the mixture"
+    return Section("components", title, words=words, grids=(grid,), verdict=" ".join(words))

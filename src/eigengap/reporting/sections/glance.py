@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.reporting.numbers.distances import ALPHA, RowDistances
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.subject import Subject
-from eigengap.reporting.sections.section import Fact, Section, Warned
+from eigengap.plots.numbers.outliers import ALPHA, RowDistances
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.spectrum import eigenvalues
+from eigengap.plots.numbers.subject import Subject
+from eigengap.reporting.sections.section import Fact, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import CapturedWarning
 
@@ -37,12 +38,13 @@ def section(
         "At a glance",
         words=tuple(dict.fromkeys(words)),
         facts=_facts(subject, look, distances),
-        warnings=tuple(Warned(text) for text in _warnings(subject, look, names, captured)),
+        warnings=tuple(_warnings(subject, look, names, captured)),
     )
 
 
 def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple[Fact, ...]:
-    facts = [Fact("rows", whole(look.n_rows), _sampled(look))]
+    shown = f"{whole(len(look.at))} of them shown" if look.is_sampled else ""
+    facts = [Fact("rows", whole(look.n_rows), shown)]
     if look.n_columns:
         facts.append(Fact("columns", whole(look.n_columns)))
         note = f"{whole(look.missing.cells)} cells" if look.missing.cells else "complete"
@@ -57,28 +59,16 @@ def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple
 
 def _components(subject: Subject) -> Fact:
     if subject.mixture is not None:
-        ranks = list(subject.mixture.ranks)  # in the order of the components
-        if len(set(ranks)) == 1:
-            ranks = ranks[:1]
-        return Fact(
-            "mixture components",
-            whole(subject.mixture.K),
-            f"{listing([str(r) for r in ranks])} latent",
-        )
-    try:
-        found = eigenvalues(subject.bare)
-        share = found.share
-    except AttributeError:
-        share = None
-    q = subject.n_components
+        ranks = list(map(str, subject.mixture.ranks))  # in the order of the components
+        latent = listing(ranks[:1] if len(set(ranks)) == 1 else ranks)
+        return Fact("mixture components", whole(subject.mixture.K), f"{latent} latent")
+    q, share = subject.n_components, None
+    with suppress(AttributeError):
+        share = eigenvalues(subject.bare).share
     note = ""
     if share is not None and q is not None:
         note = f"{percent(float(share[:q].sum()))} of the variance"
     return Fact("components", "–" if q is None else whole(q), note)
-
-
-def _sampled(look: Look) -> str:
-    return f"{whole(len(look.at))} of them shown" if look.is_sampled else ""
 
 
 def _warnings(
@@ -127,11 +117,9 @@ def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]
     if len(sd) < 2 or sd.max() / sd.min() < FAR_APART:
         return []
     large, small = int(np.argmax(look.sd)), int(np.argmin(np.where(look.sd > 0, look.sd, np.inf)))
-    advice = (
-        " Where units differ, scale=True gives every column the same weight."
-        if hasattr(subject.bare, "scale")
-        else ""
-    )
+    advice = " Where units differ, scale=True gives every column the same weight."
+    if not hasattr(subject.bare, "scale"):
+        advice = ""
     return [
         f"Columns differ much in size ({names[large]} has a standard deviation of "
         f"{number(float(look.sd[large]))}, {names[small]} of {number(float(look.sd[small]))}), and "

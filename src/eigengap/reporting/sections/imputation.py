@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigengap.reporting.numbers.held_out import LEVEL, HeldOut, held_out, reach
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.subject import Subject
-from eigengap.reporting.page import specs
+from eigengap.plots.numbers.missing import LEVEL, REACH, HeldOut, held_out
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.subject import Subject
+from eigengap.reporting import specs
 from eigengap.reporting.sections.section import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, p_is, percent, whole
 from eigengap.runtime.warnings import silence
@@ -30,7 +30,14 @@ def section(
     grids = _least_certain(subject, look, names, rows)
     if isinstance(found, str):
         return Section("imputation", TITLE, words=(found,), grids=grids)
-    words = [_on_error(found), _how(found, look)]
+    sample = f"{count(found.rows, 'row')} of the sample"
+    how = f"{count(found.n_hidden, 'observed value')} of "
+    how += f"{'all rows' if found.rows == look.n_rows else sample} were held out"
+    if found.refitted:
+        how += " from a new fit with the same number of components, and predicted."
+    else:
+        how += " and predicted. The model was fitted to them, so that it looks better than it is."
+    words = [_on_error(found), how]
     figures = [_by_column(found, names)]
     if found.has_std:
         words.insert(1, _on_coverage(found))
@@ -74,85 +81,42 @@ def _on_coverage(found: HeldOut) -> str:
     return f"{known}, more than 95 % {test}: standard deviations are too large."
 
 
-def _how(found: HeldOut, look: Look) -> str:
-    rows = "all rows" if found.rows == look.n_rows else f"{count(found.rows, 'row')} of the sample"
-    if found.refitted:
-        return (
-            f"{count(found.n_hidden, 'observed value')} of {rows} were held out from a new fit "
-            "with the same number of components, and predicted."
-        )
-    return (
-        f"{count(found.n_hidden, 'observed value')} of {rows} were held out and predicted. The "
-        "model was fitted to them, so that it looks better than it is."
-    )
-
-
 def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
     asked = np.flatnonzero(np.isfinite(found.error))
     order = asked[np.argsort(found.error[asked], kind="stable")]
-    shown = order
-    note = ""
-    if len(order) > MOST_COLUMNS:
-        half = MOST_COLUMNS // 2
-        shown = np.concatenate([order[:half], order[-half:]])
-        note = f"The {half} best and the {half} worst of {whole(len(order))} columns."
+    shown, note = specs.both_ends(order, MOST_COLUMNS, "best", "worst")
     data = specs.records(
-        column=[names[j] for j in shown],
-        model=found.error[shown],
-        mean=found.mean_error[shown],
+        column=[names[j] for j in shown], model=found.error[shown], mean=found.mean_error[shown]
     )
-    y = specs.axis("column", "", "nominal", sort=None)
-    tooltip = [
-        {"field": "column", "title": "column"},
-        {"field": "model", "title": "model", "format": ".2f"},
-        {"field": "mean", "title": "mean of the column", "format": ".2f"},
-    ]
+    title, of_column = "error, in standard deviations of the column", "mean of the column"
+    named = {"calculate": f"datum.imputed === 'model' ? 'model' : '{of_column}'", "as": "by"}
     spec = specs.chart(
         data,
-        [
-            {
-                "mark": {"type": "rule", "color": specs.RULE, "strokeWidth": 2},
-                "encoding": {
-                    "y": y,
-                    "x": specs.axis("model", "error, in standard deviations of the column"),
-                    "x2": {"field": "mean"},
-                },
-            },
-            {
-                "transform": [
-                    {"fold": ["model", "mean"], "as": ["imputed", "error"]},
-                    {
-                        "calculate": "datum.imputed === 'model' ? 'model' : 'mean of the column'",
-                        "as": "by",
-                    },
-                ],
-                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    "x": specs.axis("error", "error, in standard deviations of the column"),
-                    "color": {
-                        "field": "by",
-                        "type": "nominal",
-                        "title": "imputed by",
-                        "scale": {
-                            "domain": ["model", "mean of the column"],
-                            "range": [specs.MAIN, specs.OTHER],
-                        },
-                    },
-                    "tooltip": tooltip,
-                },
-            },
-        ],
-        height=max(120, 18 * len(shown) + 20),
+        specs.layer(
+            "rule",
+            {"color": specs.RULE, "strokeWidth": 2},
+            y=specs.BY_COLUMN,
+            x=specs.axis("model", title),
+            x2={"field": "mean"},
+        ),
+        specs.layer(
+            "point",
+            {"filled": True, "size": 70, "opacity": 1},
+            transform=[{"fold": ["model", "mean"], "as": ["imputed", "error"]}, named],
+            y=specs.BY_COLUMN,
+            x=specs.axis("error", title),
+            color=specs.either("by", "imputed by", "model", of_column),
+            tooltip=specs.tips(column="column", model="model|.2f", mean=f"{of_column}|.2f"),
+        ),
+        height=specs.lines_high(len(shown)),
     )
     better = int(np.sum(found.error[asked] < found.mean_error[asked]))
-    best, worst = names[order[0]], names[order[-1]]
+    best, worst = (f"{names[j]} ({number(float(found.error[j]), 2)})" for j in order[[0, -1]])
     return Figure(
         "imputation-error",
         "Error of held-out values by column",
         f"The model beats the mean in {whole(better)} of {count(len(asked), 'column')}; best in "
-        f"{best} ({number(float(found.error[order[0]]), 2)}), worst in {worst} "
-        f"({number(float(found.error[order[-1]]), 2)}).",
+        f"{best}, worst in {worst}.",
         spec,
         note,
     )
@@ -166,60 +130,41 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
     sd = np.where(look.sd[j] > 0, look.sd[j], 1.0)
     truth = (found.truth[shown] - look.mean[j]) / sd
     imputed = (found.imputed[shown] - look.mean[j]) / sd
-    half = reach() * found.std[shown] / sd
+    half = REACH * found.std[shown] / sd
     data = specs.records(
         column=[names[c] for c in j],
         truth=truth,
         imputed=imputed,
         low=imputed - half,
         high=imputed + half,
-        inside=["inside" if hit else "outside" for hit in found.covered[shown]],
+        inside=np.where(found.covered[shown], "inside", "outside"),
     )
-    ends = [float(min(truth.min(), imputed.min())), float(max(truth.max(), imputed.max()))]
+    both = np.concatenate([truth, imputed])
+    ends = [{"a": float(both.min())}, {"a": float(both.max())}]
     x = specs.axis("truth", "the truth, in standard deviations from the mean")
-    colour = {
-        "field": "inside",
-        "type": "nominal",
-        "title": "the truth is",
-        "scale": {"domain": ["inside", "outside"], "range": [specs.MAIN, specs.OTHER]},
-        "legend": {"symbolOpacity": 1},
-    }
+    y, low = (specs.axis(field, "imputed, with its 95 % interval") for field in ("imputed", "low"))
+    even = {"field": "a", "type": "quantitative"}
+    colour = specs.either(
+        "inside", "the truth is", "inside", "outside", legend={"symbolOpacity": 1}
+    )
     spec = specs.chart(
         data,
-        [
-            {
-                "data": {"values": [{"a": ends[0]}, {"a": ends[1]}]},
-                "mark": {"type": "line", "color": specs.SOFT, "strokeDash": [4, 3]},
-                "encoding": {
-                    "x": {"field": "a", "type": "quantitative"},
-                    "y": {"field": "a", "type": "quantitative"},
-                },
-            },
-            {
-                "mark": {"type": "rule", "opacity": 0.35},
-                "encoding": {
-                    "x": x,
-                    "y": specs.axis("low", "imputed, with its 95 % interval"),
-                    "y2": {"field": "high"},
-                    "color": colour,
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 22, "opacity": 0.8},
-                "encoding": {
-                    "x": x,
-                    "y": specs.axis("imputed", "imputed, with its 95 % interval"),
-                    "color": colour,
-                    "tooltip": [
-                        {"field": "column", "title": "column"},
-                        {"field": "truth", "title": "truth", "format": ".2f"},
-                        {"field": "imputed", "title": "imputed", "format": ".2f"},
-                        {"field": "low", "title": "from", "format": ".2f"},
-                        {"field": "high", "title": "to", "format": ".2f"},
-                    ],
-                },
-            },
-        ],
+        specs.layer("line", {"color": specs.SOFT, "strokeDash": [4, 3]}, data=ends, x=even, y=even),
+        specs.layer("rule", {"opacity": 0.35}, x=x, y=low, y2={"field": "high"}, color=colour),
+        specs.layer(
+            "point",
+            {"filled": True, "size": 22, "opacity": 0.8},
+            x=x,
+            y=y,
+            color=colour,
+            tooltip=specs.tips(
+                column="column",
+                truth="truth|.2f",
+                imputed="imputed|.2f",
+                low="from|.2f",
+                high="to|.2f",
+            ),
+        ),
         height=320,
     )
     outside = found.n_hidden - int(found.covered.sum())
@@ -241,21 +186,20 @@ def _least_certain(
     touched = np.flatnonzero(missing.any(axis=1))
     if not len(touched):
         return ()
+    i, j = np.nonzero(missing[touched])
     with silence():
         imputed, std = (
-            np.asarray(part, dtype=np.float64)
+            np.asarray(part, dtype=np.float64)[i, j]
             for part in subject.bare.impute(look.X[touched], return_std=True)
         )
-    i, j = np.nonzero(missing[touched])
-    unit = np.where(look.sd[j] > 0, look.sd[j], 1.0)
-    share = std[i, j] / unit
+    share = std / np.where(look.sd[j] > 0, look.sd[j], 1.0)
     order = np.argsort(-np.nan_to_num(share), kind="stable")[:MOST_CELLS]
     lines = tuple(
         (
             rows[touched[i[c]]],
             names[j[c]],
-            number(float(imputed[i[c], j[c]])),
-            number(float(std[i[c], j[c]]), 2),
+            number(float(imputed[c])),
+            number(float(std[c]), 2),
             percent(float(share[c])),
         )
         for c in order

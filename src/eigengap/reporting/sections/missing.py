@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import bdtrc, binom
 
 from eigengap.linalg import Array
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.page import specs
+from eigengap.plots.numbers.rows import Look
+from eigengap.reporting import specs
 from eigengap.reporting.sections.section import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 
@@ -34,10 +35,8 @@ class Difference:
 
 def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
     """Which columns are missing together, and in how many rows, the most frequent first."""
-    missing = np.isnan(X)
-    found = Counter(tuple(np.flatnonzero(row)) for row in missing if row.any())
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return [(tuple(int(j) for j in columns), rows) for columns, rows in ordered]
+    found = Counter(tuple(np.flatnonzero(row).tolist()) for row in np.isnan(X) if row.any())
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
 
 
 def together(X: Array) -> tuple[tuple[int, ...], int]:
@@ -69,18 +68,17 @@ def differences(X: Array) -> list[Difference]:
     zeroed = np.where(observed, X, 0.0)
     found = []
     for j_missing in np.flatnonzero((~observed).any(axis=0)):
-        without, within = ~observed[:, j_missing], observed[:, j_missing]
-        counts = np.array([(observed & rows[:, None]).sum(axis=0) for rows in (without, within)])
+        groups = (~observed[:, j_missing], observed[:, j_missing])  # of rows: missing, observed
+        counts = np.array([observed[rows].sum(axis=0) for rows in groups])
         enough = np.all(counts >= FEWEST_ROWS, axis=0)
         enough[j_missing] = False
         if not enough.any():
             continue
-        sums = np.array([zeroed[rows].sum(axis=0) for rows in (without, within)])
-        means = sums / np.maximum(counts, 1)
+        means = np.array([zeroed[rows].sum(axis=0) for rows in groups]) / np.maximum(counts, 1)
         squares = np.array(
             [
                 np.where(observed[rows], (X[rows] - mean) ** 2, 0.0).sum(axis=0)
-                for rows, mean in zip((without, within), means, strict=True)
+                for rows, mean in zip(groups, means, strict=True)
             ]
         )
         pooled = np.sqrt(squares.sum(axis=0) / np.maximum(counts.sum(axis=0) - 2, 1))
@@ -102,11 +100,9 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         return Section("missing", TITLE, words=(sentence,), verdict=sentence)
     order = np.argsort(-missing.per_column, kind="stable")
     touched = [int(j) for j in order if missing.per_column[j]]
-    where = (
-        f"all in {names[touched[0]]}"
-        if len(touched) == 1
-        else f"in {whole(len(touched))} of {whole(d)} columns"
-    )
+    where = f"in {whole(len(touched))} of {whole(d)} columns"
+    if len(touched) == 1:
+        where = f"all in {names[touched[0]]}"
     summary = (
         f"{count(missing.cells, 'cell')} of {whole(n * d)} ({percent(missing.share)}) "
         f"{'is' if missing.cells == 1 else 'are'} missing, {where}; "
@@ -120,15 +116,8 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         )
     words += _on_patterns(look, names) + _on_differences(look, names)
     figures = (_per_column(look, names, touched),) if len(touched) > 1 else ()
-    return Section(
-        "missing",
-        TITLE,
-        words=tuple(words),
-        figures=figures,
-        grids=() if figures else _grids(look, names),
-        beside=_grids(look, names) if figures else (),
-        verdict=summary,
-    )
+    grids: Any = {"beside" if figures else "grids": _patterns(look, names)}
+    return Section("missing", TITLE, words=tuple(words), figures=figures, verdict=summary, **grids)
 
 
 def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
@@ -138,10 +127,9 @@ def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
     shown = "rows" if not look.is_sampled else "rows that are shown"
     expected = len(look.X) * float(np.prod(np.isnan(look.X[:, columns]).mean(axis=0)))
     return [
-        f"Values are missing together: {listing([names[j] for j in columns])} are missing at "
-        "once, with or "
-        f"without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance would give "
-        f"about {number(expected, 2)}."
+        f"Values are missing together: {listing([names[j] for j in columns])} are missing at once, "
+        f"with or without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance "
+        f"would give about {number(expected, 2)}."
     ]
 
 
@@ -157,11 +145,9 @@ def _on_differences(look: Look, names: tuple[str, ...]) -> list[str]:
     side = "higher" if first.size > 0 else "lower"
     return [
         f"Values are not missing completely at random: where {names[first.incomplete]} is "
-        f"missing, {names[first.other]} "
-        f"is {abs(first.size):.1f} standard deviations {side} on average (pooled within the two "
-        "groups of rows). "
-        "Means over the observed values alone would be biased; a model of all columns takes this "
-        "into account.",
+        f"missing, {names[first.other]} is {abs(first.size):.1f} standard deviations {side} on "
+        "average (pooled within the two groups of rows). Means over the observed values alone "
+        "would be biased; a model of all columns takes this into account.",
         assumption,
     ]
 
@@ -170,45 +156,27 @@ def _per_column(look: Look, names: tuple[str, ...], touched: list[int]) -> Figur
     shown = touched[:MOST_COLUMNS]
     share = look.missing.per_column / look.n_rows
     data = specs.records(
-        column=[names[j] for j in shown],
-        missing=[share[j] for j in shown],
-        cells=[look.missing.per_column[j] for j in shown],
+        column=[names[j] for j in shown], missing=share[shown], cells=look.missing.per_column[shown]
     )
-    most = touched[0]
-    note = (
-        "" if len(shown) == len(touched) else f"The {len(shown)} columns with most missing values."
-    )
-    spec = specs.chart(
-        data,
-        [
-            {
-                "mark": {"type": "bar", "color": specs.MAIN, "cornerRadiusEnd": 2},
-                "encoding": {
-                    "y": specs.axis("column", "", "nominal", sort=None),
-                    "x": specs.axis(
-                        "missing", "share of the rows", axis={"format": "%", "tickCount": 5}
-                    ),
-                    "tooltip": [
-                        {"field": "column", "title": "column"},
-                        {"field": "cells", "title": "missing cells"},
-                        {"field": "missing", "title": "share", "format": ".2%"},
-                    ],
-                },
-            }
-        ],
-        height=max(80, 18 * len(shown) + 20),
-    )
+    some = f"The {len(shown)} columns with most missing values."
     return Figure(
         "missing-columns",
         "Missing values by column",
-        f"{names[most]} has most missing values, {percent(float(share[most]))}; "
+        f"{names[touched[0]]} has most missing values, {percent(float(share[touched[0]]))}; "
         f"{count(len(touched), 'column')} {'has' if len(touched) == 1 else 'have'} any.",
-        spec,
-        note,
+        specs.bars(
+            data,
+            "share of the rows",
+            ".2%",
+            field="missing",
+            ticks=5,
+            tooltip=specs.tips(column="column", cells="missing cells", missing="share|.2%"),
+        ),
+        "" if len(shown) == len(touched) else some,
     )
 
 
-def _grids(look: Look, names: tuple[str, ...]) -> tuple[Grid, ...]:
+def _patterns(look: Look, names: tuple[str, ...]) -> tuple[Grid, ...]:
     found = patterns(look.X)
     if len(found) < 2:
         return ()

@@ -2,77 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.special import bdtrc, betaincinv, ndtri
+from scipy.special import bdtrc
 
 from eigengap.linalg import Array
-from eigengap.plots.numbers.steps import trace_numbers
-from eigengap.reporting.numbers.distances import ALPHA, RowDistances
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.subject import Subject
-from eigengap.reporting.page import specs
+from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.plots.numbers.outliers import ALPHA, RowDistances, local_level, quantiles
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.spectrum import trace_numbers
+from eigengap.plots.numbers.subject import Subject
+from eigengap.reporting import specs
 from eigengap.reporting.sections.section import Figure, Grid, Section
 from eigengap.reporting.words import brief, count, number, p_is, p_value, percent, whole
 
 RARE = 0.001
 SURE = 0.01  # probability by chance below which it is the far rows that depart from the law
-# Probability outside of the interval of each of m order statistics where all m lie inside theirs
-# with 95 % probability: equal local levels (Weine, McPeek and Abney 2023), by simulation
-# to within 5 %, at 10 000 from 15 000 tables and below from more.
-LOCAL_LEVELS = {
-    1: 0.05, 2: 0.0265, 3: 0.0187, 5: 0.0123, 10: 0.0075, 20: 0.0047, 50: 0.00297, 100: 0.0021,
-    200: 0.00167, 500: 0.00132, 2000: 0.00089, 10_000: 0.00068,
-}  # fmt: skip
 NEAREST = 0.01  # of its limit at which a distance is drawn where it is smaller
 ROWS_PER_COLUMN = 5  # below which the rows of a fit look more ordinary than they are
 MOST_STEPS = 400  # drawn
 TITLE = "Model fit"
-
-
-@dataclass(frozen=True, eq=False)
-class Quantiles:
-    """Distances as normal scores against those of the law, with a simultaneous 95 % band.
-
-    Where rows follow the law all points lie inside the band with 95 % probability.
-    """
-
-    expected: Array  # (k,) ascending
-    found: Array  # (k,)
-    low: Array
-    high: Array
-
-    @property
-    def outside(self) -> int:
-        """Points outside the band."""
-        return int(np.sum((self.found < self.low) | (self.found > self.high)))
-
-
-def local_level(m: int) -> float:
-    """What the interval of each of m order statistics leaves out, both ends together."""
-    size, level = np.log(list(LOCAL_LEVELS)), np.log(list(LOCAL_LEVELS.values()))
-    if np.log(m) > size[-1]:
-        slope = (level[-1] - level[-2]) / (size[-1] - size[-2])
-        return float(np.exp(level[-1] + slope * (np.log(m) - size[-1])))
-    return float(np.exp(np.interp(np.log(m), size, level)))
-
-
-def quantiles(p: Array) -> Quantiles:
-    """From p-values, which are uniform where rows follow the law: -Phi^-1 of both.
-
-    The k-th of m uniform numbers in order is Beta(k, m + 1 - k).
-    """
-    ordered = np.sort(p[np.isfinite(p)])[::-1]
-    m = len(ordered)
-    k = np.arange(1, m + 1)
-    out = local_level(max(m, 1)) / 2
-    return Quantiles(
-        expected=ndtri((k - 0.5) / m),
-        found=-ndtri(np.clip(ordered, 1e-300, 1 - 1e-16)),
-        low=np.asarray(ndtri(betaincinv(k, m + 1 - k, out)), dtype=np.float64),
-        high=np.asarray(ndtri(betaincinv(k, m + 1 - k, 1 - out)), dtype=np.float64),
-    )
 
 
 def section(
@@ -83,12 +31,9 @@ def section(
     names: tuple[str, ...],
 ) -> Section:
     """Trace, T2 and SPE, Q-Q plot, and the least probable rows."""
-    words, figures, grids = [], [], []
-    steps = trace_figure(subject)
-    words.append(_on_steps(subject))
-    if steps is not None:
-        figures.append(steps)
-    verdict = ""
+    words, grids, verdict = [_on_steps(subject)], [], ""
+    steps = _trace(subject)
+    figures = [] if steps is None else [steps]
     if not isinstance(distances, str) and not np.isfinite(distances.p).any():
         distances = "No row has an observed value, so that none has a distance from the model."
     if isinstance(distances, str):
@@ -122,43 +67,33 @@ def _on_steps(subject: Subject) -> str:
     return f"{said} and converged." if converged else f"{said} and did NOT converge."
 
 
-def trace_figure(subject: Subject) -> Figure | None:
+def _trace(subject: Subject) -> Figure | None:
     """The objective at every step."""
     try:
         steps = trace_numbers(subject.bare)
     except (AttributeError, ValueError):  # none, or a closed form
         return None
-    objective = steps.objective
-    if len(objective) < 2 or not np.isfinite(objective).any():
+    objective, n = steps.objective, len(steps.objective)
+    if n < 2 or not np.isfinite(objective).any():
         return None
-    k = np.arange(len(objective))
-    shown = (
-        k
-        if len(k) <= MOST_STEPS
-        else np.unique(np.geomspace(1, len(k), MOST_STEPS).astype(int)) - 1
-    )
-    gain = float(objective[-1] - objective[0])
-    last = float(objective[-1] - objective[-2])
+    shown = np.arange(n)
+    if n > MOST_STEPS:
+        shown = np.unique(np.geomspace(1, n, MOST_STEPS).astype(int)) - 1
+    gain, last = float(objective[-1] - objective[0]), float(objective[-1] - objective[-2])
     return Figure(
         "trace",
         "Steps of the fit",
         f"The {steps.what} {'rose' if gain >= 0 else 'fell'} by {number(abs(gain))} over "
-        f"{count(len(objective), 'step')}, in the last one by {number(abs(last), 2)}.",
+        f"{count(n, 'step')}, in the last one by {number(abs(last), 2)}.",
         specs.chart(
             specs.records(digits=12, step=shown + 1, objective=objective[shown]),
-            [
-                {
-                    "mark": {"type": "line", "color": specs.MAIN, "point": len(shown) < 60},
-                    "encoding": {
-                        "x": specs.axis("step", "step", scale={"nice": False}),
-                        "y": specs.axis("objective", steps.what, scale={"zero": False}),
-                        "tooltip": [
-                            {"field": "step", "title": "step"},
-                            {"field": "objective", "title": steps.what},
-                        ],
-                    },
-                }
-            ],
+            specs.layer(
+                "line",
+                {"color": specs.MAIN, "point": len(shown) < 60},
+                x=specs.axis("step", "step", scale={"nice": False}),
+                y=specs.axis("objective", steps.what, scale={"zero": False}),
+                tooltip=specs.tips(step="step", objective=steps.what),
+            ),
         ),
     )
 
@@ -199,10 +134,15 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
         )
     if tail_is_heavy(known):
         low = int(np.sum(known < ALPHA))
+        whose = "" if subject.entry.has_student_noise else "PPCA with "
+        advice = f'{whose}Student noise (distribution="student") would keep such rows from moving '
+        advice += "the fit."
+        if isinstance(subject.gaussian, StudentLinearGaussian):
+            advice = "Its Student noise expects such rows, and they have moved the fit little."
         return (
             f"Far rows are farther than the model predicts: {whole(low)} rows have p < {ALPHA:g}, "
             f"where {number(ALPHA * len(known), 2)} would be expected. p-values and intervals are "
-            f"approximate. {_on_student_noise(subject)}"
+            f"approximate. {advice}"
         )
     closer = bool(np.median(known) > 0.5)
     if closer and look.n_rows < ROWS_PER_COLUMN * look.n_columns:
@@ -212,26 +152,15 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
             "overfits them."
         )
     unequal = "" if subject.entry.noise == "diagonal" else "noise that differs between columns, "
+    side, causes = "farther from", f"Curved relations, {unequal}and groups of rows"
     if closer:
-        return (
-            "Distances depart from the distribution that the model predicts: most rows are closer "
-            "to the model than Gaussian rows would be. Outliers that widen the noise, "
-            f"{unequal}groups of rows, and values that are counts or rounded can each do that; "
-            "distances alone do not show which."
-        )
+        side = "closer to"
+        causes = f"Outliers that widen the noise, {unequal}groups of rows, and values that are "
+        causes += "counts or rounded"
     return (
-        "Distances depart from the distribution that the model predicts: most rows are farther "
-        f"from the model than Gaussian rows would be. Curved relations, {unequal}and groups of "
-        "rows can each do that; distances alone do not show which."
-    )
-
-
-def _on_student_noise(subject: Subject) -> str:
-    if subject.student is not None:
-        return "Its Student noise expects such rows, and they have moved the fit little."
-    whose = "" if subject.entry.has_student_noise else "PPCA with "
-    return (
-        f'{whose}Student noise (distribution="student") would keep such rows from moving the fit.'
+        f"Distances depart from the distribution that the model predicts: most rows are {side} the "
+        f"model than Gaussian rows would be. {causes} can each do that; distances alone do not "
+        "show which."
     )
 
 
@@ -245,55 +174,34 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         along=np.maximum(along, NEAREST),
         away=np.maximum(away, NEAREST),
         p=distances.p[ok],
-        odd=["p < 0.05" if odd else "ordinary" for odd in distances.p[ok] < ALPHA],
+        state=np.where(distances.p[ok] < ALPHA, "p < 0.05", "ordinary"),
     )
     log: specs.Spec = {
         "scale": {"type": "log", "nice": False},
         "axis": {"values": [0.01, 0.1, 1, 10, 100, 1000, 10_000], "format": "~g"},
     }
-    limit = {"type": "rule", "color": specs.SOFT, "strokeDash": [4, 3]}
+    one, limit = [{"one": 1}], specs.axis("one", "", **log)
     spec = specs.chart(
         data,
-        [
-            {
-                "data": {"values": [{"one": 1}]},
-                "mark": limit,
-                "encoding": {"x": specs.axis("one", "", **log)},
-            },
-            {
-                "data": {"values": [{"one": 1}]},
-                "mark": limit,
-                "encoding": {"y": specs.axis("one", "", **log)},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 26, "opacity": 0.7},
-                "encoding": {
-                    "x": specs.axis("along", "T² over its limit: along the components", **log),
-                    "y": specs.axis("away", "SPE over its limit: away from them", **log),
-                    "color": {
-                        "field": "odd",
-                        "type": "nominal",
-                        "title": None,
-                        "scale": {
-                            "domain": ["ordinary", "p < 0.05"],
-                            "range": [specs.MAIN, specs.OTHER],
-                        },
-                    },
-                    "tooltip": [
-                        {"field": "row", "title": "row"},
-                        {"field": "along", "title": "T² over its limit", "format": ".2f"},
-                        {"field": "away", "title": "SPE over its limit", "format": ".2f"},
-                        {"field": "p", "title": "p", "format": ".2g"},
-                    ],
-                },
-            },
-        ],
+        specs.dashed(data=one, x=limit),
+        specs.dashed(data=one, y=limit),
+        specs.layer(
+            "point",
+            {"filled": True, "size": 26, "opacity": 0.7},
+            x=specs.axis("along", "T² over its limit: along the components", **log),
+            y=specs.axis("away", "SPE over its limit: away from them", **log),
+            color=specs.either("state", None, "ordinary", "p < 0.05"),
+            tooltip=specs.tips(
+                row="row", along="T² over its limit|.2f", away="SPE over its limit|.2f", p="p|.2g"
+            ),
+        ),
         height=300,
     )
-    only_along, only_away = (
-        int(np.sum((along > 1) & ~(away > 1))),
-        int(np.sum((away > 1) & ~(along > 1))),
-    )
+    near = int(np.sum((along < NEAREST) | (away < NEAREST)))  # the axes are logarithmic
+    edge = f" {count(near, 'row')} with less than {percent(NEAREST)} of a limit "
+    edge += f"{'lies' if near == 1 else 'lie'} on the edge, drawn at {NEAREST:g}."
+    only_along = int(np.sum((along > 1) & ~(away > 1)))
+    only_away = int(np.sum((away > 1) & ~(along > 1)))
     return Figure(
         "t2-spe",
         "T² (extreme scores) and SPE (poor fit)",
@@ -302,19 +210,7 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         f"exceed{'s' if only_away == 1 else ''} that of SPE only: columns do not go together "
         "there as they do elsewhere.",
         spec,
-        f"Dashed: what 5 % of ordinary new rows exceed.{_on_edge(along, away)}",
-    )
-
-
-def _on_edge(along: Array, away: Array) -> str:
-    """Rows too near to be drawn where they are, on axes of logarithms."""
-    near = int(np.sum((along < NEAREST) | (away < NEAREST)))
-    if not near:
-        return ""
-    verb = "lies" if near == 1 else "lie"
-    return (
-        f" {count(near, 'row')} with less than {percent(NEAREST)} of a limit {verb} on the edge, "
-        f"drawn at {NEAREST:g}."
+        f"Dashed: what 5 % of ordinary new rows exceed.{edge if near else ''}",
     )
 
 
@@ -322,29 +218,20 @@ def _qq(p: Array) -> Figure:
     found = quantiles(p)
     data = specs.records(expected=found.expected, found=found.found, low=found.low, high=found.high)
     x = specs.axis("expected", "expected, as a normal score")
+    low, even, y = (specs.axis(field, "found") for field in ("low", "expected", "found"))
     spec = specs.chart(
         data,
-        [
-            {
-                "mark": {"type": "area", "color": specs.SOFT, "opacity": 0.25},
-                "encoding": {"x": x, "y": specs.axis("low", "found"), "y2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "line", "color": specs.SOFT, "strokeDash": [4, 3]},
-                "encoding": {"x": x, "y": specs.axis("expected", "found")},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 16, "color": specs.MAIN},
-                "encoding": {
-                    "x": x,
-                    "y": specs.axis("found", "found"),
-                    "tooltip": [
-                        {"field": "expected", "title": "expected", "format": ".2f"},
-                        {"field": "found", "title": "found", "format": ".2f"},
-                    ],
-                },
-            },
-        ],
+        specs.layer(
+            "area", {"color": specs.SOFT, "opacity": 0.25}, x=x, y=low, y2={"field": "high"}
+        ),
+        specs.layer("line", {"color": specs.SOFT, "strokeDash": [4, 3]}, x=x, y=even),
+        specs.layer(
+            "point",
+            {"filled": True, "size": 16, "color": specs.MAIN},
+            x=x,
+            y=y,
+            tooltip=specs.tips(expected="expected|.2f", found="found|.2f"),
+        ),
         height=300,
     )
     m, out = len(found.found), found.outside
@@ -362,25 +249,20 @@ def _qq(p: Array) -> Figure:
 def _least_probable(
     distances: RowDistances, look: Look, rows: list[str], names: tuple[str, ...]
 ) -> Grid:
-    why = zip(
-        distances.least_probable,
-        distances.blamed,
-        distances.expected,
-        distances.expected_sd,
-        strict=True,
-    )
+    d = distances
+    why = zip(d.least_probable, d.blamed, d.expected, d.expected_sd, strict=True)
     lines = tuple(
         (
             rows[i],
-            number(float(distances.T2[i])),
-            number(float(distances.SPE[i])),
-            p_value(float(distances.p[i])),
+            number(float(d.T2[i])),
+            number(float(d.SPE[i])),
+            p_value(float(d.p[i])),
             names[j],
             brief(float(look.X[i, j])),
             f"{brief(float(mean))} ± {number(float(sd), 2)}",
         )
         for i, j, mean, sd in why
-        if np.isfinite(distances.p[i])
+        if np.isfinite(d.p[i])
     )
     return Grid(
         "The least probable rows",
@@ -388,9 +270,8 @@ def _least_probable(
         lines,
         (False, True, True, True, False, True, True),
         note=(
-            "p: probability that an ordinary new row with the same missing values lies "
-            "farther off. The "
-            "value named is the one that the other values of its row make least expected, shown "
-            "with what they predict."
+            "p: probability that an ordinary new row with the same missing values lies farther "
+            "off. The value named is the one that the other values of its row make least expected, "
+            "shown with what they predict."
         ),
     )

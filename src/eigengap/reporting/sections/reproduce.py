@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 import eigengap
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.subject import Subject
+from eigengap.plots.numbers.names import clean
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting.sections.section import Grid, Section
-from eigengap.reporting.words import clean, count, whole
+from eigengap.reporting.words import count, whole
 
 LONGEST = 400  # characters of a value
 NAMES = {
@@ -29,12 +30,12 @@ NAMES = {
 
 
 def section(
-    subject: Subject, look: Look, X: Any, provenance: Mapping[str, Any], how: Mapping[str, Any]
+    subject: Subject, look: Look, X: Any, provenance: Mapping[str, Any], how: str
 ) -> Section:
-    """Parameters, versions, where the data came from."""
+    """Parameters, versions, where the data came from, and `how` rows were drawn."""
     words = [
         "The numbers of this page follow from the fitted model and the table alone; the same two "
-        "give the same page.",
+        "give the same page."
     ]
     if not provenance:
         words.append(
@@ -57,65 +58,37 @@ def call(subject: Subject) -> str:
     return f"{type(subject.given).__name__}({given})"
 
 
-def _facts(
-    subject: Subject, look: Look, X: Any, provenance: Mapping[str, Any], how: Mapping[str, Any]
-) -> Grid:
-    lines = [("model", call(subject)), ("table", _table(look, X))]
-    lines += [(_name(key), _value(value)) for key, value in _flat(provenance)]
-    shown = {key for key, _ in _flat(provenance)}
-    versions = {
-        "eigengap": eigengap.__version__,
-        "python": python_version(),
-        "numpy": np.__version__,
-    }
-    if not shown & {"versions.eigengap", "eigengap", "eigengap_version"}:
-        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-        lines.append(("versions", listed))
-    drawn = f"max_rows={how['max_rows']}, random_state={how['random_state']}"
-    lines.append(("report", drawn))
-    return Grid("Where it came from", ("what", "value"), tuple(lines), (False, False))
-
-
-def _table(look: Look, X: Any) -> str:
+def _facts(subject: Subject, look: Look, X: Any, provenance: Mapping[str, Any], how: str) -> Grid:
     size = f"{count(look.n_rows, 'row')} × {count(look.n_columns, 'column')}"
-    if isinstance(X, str | PathLike):
-        return f"{clean(Path(X).name)}, {size}"
     kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
-    return f"{kind}, {size}"
+    if isinstance(X, str | PathLike):
+        kind = clean(Path(X).name)
+    known = _flat(provenance)
+    lines = [("model", call(subject)), ("table", f"{kind}, {size}")]
+    for key, value in known.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        shown = whole(value) if is_count else clean(text, LONGEST)
+        lines.append((NAMES.get(key, clean(key.replace("_", " "))), shown))
+    if not known.keys() & {"versions.eigengap", "eigengap", "eigengap_version"}:
+        versions = f"eigengap {eigengap.__version__}, python {python_version()}"
+        lines.append(("versions", f"{versions}, numpy {np.__version__}"))
+    lines.append(("report", how))
+    return Grid("Where it came from", ("what", "value"), tuple(lines))
 
 
 def _parameters(subject: Subject) -> Grid:
-    given = subject.given.get_params(deep=False)
-    unusual = set(subject.unusual_parameters())
+    unusual = subject.unusual_parameters()
     lines = tuple(
         (name, clean(repr(value), 120), "" if name in unusual else "default")
-        for name, value in given.items()
+        for name, value in subject.given.get_params(deep=False).items()
     )
-    return Grid(
-        f"Parameters of {type(subject.given).__name__}",
-        ("parameter", "value", ""),
-        lines,
-        (False, False, False),
-    )
+    return Grid(f"Parameters of {type(subject.given).__name__}", ("parameter", "value", ""), lines)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", value))
+        name = f"{prefix}{key}"
+        found |= _flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return found
-
-
-def _name(key: str) -> str:
-    return NAMES.get(key, clean(key.replace("_", " ")))
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return whole(value)
-    if isinstance(value, list | tuple):
-        return clean(", ".join(map(str, value)), LONGEST)
-    return clean(value, LONGEST)

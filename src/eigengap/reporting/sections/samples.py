@@ -1,4 +1,8 @@
-"""The rows themselves: scores, colours, and the table that is linked with them."""
+"""The rows themselves: scores, colours, and the table that is linked with them.
+
+What the page's own script works on is short JSON: stored by column and rounded to what a screen
+shows. Names are values, never keys: nothing in a user's file can change what the script does.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.plots.numbers.dates import in_words, is_none
-from eigengap.reporting.numbers.colours import Colour, asked_colour
-from eigengap.reporting.numbers.distances import RowDistances
-from eigengap.reporting.numbers.look import Look
-from eigengap.reporting.numbers.reading import Label
-from eigengap.reporting.page.payload import cells_shown, colours_of, payload
-from eigengap.reporting.sections.scores import Scores
+from eigengap.linalg import Array
+from eigengap.plots.numbers.colour import Colour, asked_colour, colour_of, in_words, is_none, listed
+from eigengap.plots.numbers.columns import Label
+from eigengap.plots.numbers.names import clean, distinct
+from eigengap.plots.numbers.outliers import RowDistances
+from eigengap.plots.numbers.rows import Look
+from eigengap.plots.numbers.scores import Scores
 from eigengap.reporting.sections.section import Section
-from eigengap.reporting.words import clean, count, distinct, percent, whole
+from eigengap.reporting.specs import column, rounded
+from eigengap.reporting.words import count, percent, whole
 from eigengap.runtime.hashing import row_hashes
 from eigengap.sources import quote
 
+MOST_CELLS = 60_000  # of the features that are embedded
+MOST_TEXTS = 4  # columns of text that are listed with a row
 ELLIPSES = 20  # of the least certain rows, where none are selected
 LONGEST = 24  # characters of a row's own name
-TITLE = "The rows"
+OF_MIXTURE = "most probable component"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +77,7 @@ def chosen_colour(
             f"color={quote(color)} is no column of X; its columns are "
             f"{', '.join(map(quote, [*names, *known][:12]))}"
         )
-    dates = getattr(getattr(color, "dtype", None), "kind", "") == "M"  # tolist would make numbers
-    values = color.tolist() if hasattr(color, "tolist") and not dates else list(color)
+    values = listed(color)
     if len(values) != look.n_rows:
         raise ValueError(
             f"color has {len(values)} values, and X has {look.n_rows} rows; give one for each row"
@@ -87,61 +93,121 @@ def samples(
     distances: RowDistances | str,
     labels: tuple[Label, ...],
     names: tuple[str, ...],
-    weight: Any,
+    weight: Array,
     given: Colour | None,
     start: str,
 ) -> Samples:
     """All that the section on rows needs."""
     label_names = distinct([*names, *(label.name for label in labels)])[len(names) :]
-    shown = cells_shown(look, weight)
+    shown = _embedded(look, weight)
     if start in names:  # asked for, and hence at hand
         shown = sorted({*shown, names.index(start)})
-    colours = colours_of(labels, label_names, scores, given)
-    beside = [(name, label.values) for name, label in zip(label_names, labels, strict=True)]
-    beside.sort(key=lambda pair: not _names_rows(Label(pair[0], pair[1])))
-    rows = payload(look, scores, distances, names, shown, colours, beside, start)
-    rows["names"] = row_names(look, labels)
+    named = [Label(name, label.values) for name, label in zip(label_names, labels, strict=True)]
+    colours = _colours(named, scores, given)
+    missing = np.isnan(look.X).sum(axis=1)
+    rows: dict[str, Any] = {
+        "rows": [int(i) for i in look.numbers],
+        "first": look.first_row,
+        "axes": list(scores.axes),
+        "scores": [column(z) for z in scores.Z.T],
+        "cov": _covariances(scores.cov),
+        "features": [
+            {
+                "name": names[j],
+                "mean": rounded(float(look.mean[j])),
+                "sd": rounded(float(look.sd[j])),
+                "values": column(look.X[:, j]),
+            }
+            for j in shown
+        ],
+        "colours": [_colour(colour) for colour in colours],
+        "labels": [
+            {
+                "name": label.name,
+                "values": ["" if is_none(v) else clean(in_words(v), 40) for v in label.values],
+            }
+            for label in sorted(named, key=lambda label: not _names_rows(label))[:MOST_TEXTS]
+        ],
+        "missing": [int(k) for k in missing] if missing.any() else [],
+        "p": [] if isinstance(distances, str) else column(distances.p, 3),
+        "start": start,
+        "names": row_names(look, labels),
+    }
     if len(scores.axes) == 1:  # a strip: up is nothing but room
         spread = row_hashes(0, len(look.at), 0) >> np.uint64(40)
         rows["jitter"] = [round(float(u) / 2**24, 3) for u in spread]
-    words = [_on_rows(look), scores.how, _on_separation(scores, colours)]
+    size = count(look.n_rows, "row")
+    on_rows = f"All {size} are shown."
+    if look.is_sampled:
+        drawn = "are shown, drawn at random, the same ones each time."
+        on_rows = f"{whole(len(look.at))} of {size} {drawn}"
+    words = [on_rows, scores.how, _on_separation(scores, colours)]
     features_note = ""
     if len(shown) < look.n_columns:
         features_note = (
             f"The {whole(len(shown))} of {whole(look.n_columns)} columns that the components show "
             "best are at hand here."
         )
+    note = "Each point is a row."
+    if scores.cov is not None and len(scores.axes) > 1:
+        note += (
+            " Ellipses are 95 % regions of the rows that are selected, or of those that are "
+            f"incomplete: at most {ELLIPSES}, of which least is known."
+        )
+    drawn = count(len(look.at), "row")
     return Samples(
-        section=Section("samples", TITLE, words=tuple(word for word in words if word)),
+        section=Section("samples", "The rows", words=tuple(word for word in words if word)),
         rows=rows,
-        note=_note(scores),
+        note=note,
         features_note=features_note,
-        caption=f"{count(len(look.at), 'row')}; rows are counted from {look.first_row}",
-        glance=_glance(look, scores),
+        caption=f"{drawn}; rows are counted from {look.first_row}",
+        glance=f"{'' if look.is_sampled else 'All '}{drawn} by {' and '.join(scores.axes[:2])}.",
     )
 
 
-def _on_rows(look: Look) -> str:
-    if not look.is_sampled:
-        return f"All {count(look.n_rows, 'row')} are shown."
-    return (
-        f"{whole(len(look.at))} of {count(look.n_rows, 'row')} are shown, drawn at random, the "
-        "same ones each time."
-    )
+def _embedded(look: Look, weight: Array) -> list[int]:
+    """Features whose cells are embedded: those of most weight, in the table's order."""
+    room = max(MOST_CELLS // max(len(look.X), 1), 8)
+    if look.n_columns <= room:
+        return list(range(look.n_columns))
+    kept = np.argsort(-weight, kind="stable")[:room]
+    return [int(j) for j in np.sort(kept)]
 
 
-def _glance(look: Look, scores: Scores) -> str:
-    by = " and ".join(scores.axes[:2])
-    return f"{'' if look.is_sampled else 'All '}{count(len(look.at), 'row')} by {by}."
+def _colours(labels: list[Label], scores: Scores, given: Colour | None) -> list[Colour]:
+    """What points can be coloured by, the features themselves aside."""
+    found: list[Colour] = [] if given is None else [given]
+    if scores.part is not None:
+        parts = [f"component {whole(int(k) + 1)}" for k in scores.part]
+        mixture = colour_of(OF_MIXTURE, parts)
+        found += [] if mixture is None else [mixture]
+    for label in labels:
+        colour = colour_of(label.name, label.values)
+        if colour is not None and all(colour.name != other.name for other in found):
+            found.append(colour)
+    return sorted(found, key=lambda colour: not colour.is_category)  # as a start, categories
 
 
-def _note(scores: Scores) -> str:
-    if scores.cov is None or len(scores.axes) < 2:
-        return "Each point is a row."
-    return (
-        f"Each point is a row. Ellipses are 95 % regions of the rows that are selected, or of "
-        f"those that are incomplete: at most {ELLIPSES}, of which least is known."
-    )
+def _colour(colour: Colour) -> dict[str, Any]:
+    if colour.is_category:
+        levels, codes = list(colour.levels), list(colour.codes)
+        return {"name": colour.name, "levels": levels, "codes": codes, "note": colour.note}
+    digits = 9 if colour.dates else 4
+    values = [None if v is None else rounded(v, digits) for v in colour.values]
+    return {"name": colour.name, "values": values, **({"dates": True} if colour.dates else {})}
+
+
+def _covariances(cov: Array | None) -> dict[str, Any] | None:
+    """Lower triangles, once for rows that share theirs; -1 for rows without."""
+    if cov is None:
+        return None
+    lower = np.tril_indices(cov.shape[1])
+    keys: dict[tuple[float | int | None, ...], int] = {}
+    of = []
+    for row in cov[:, lower[0], lower[1]]:
+        key = tuple(column(row, 3))
+        of.append(-1 if None in key else keys.setdefault(key, len(keys)))
+    return {"kinds": [list(key) for key in keys], "of": of}
 
 
 def separation(Z: Any, codes: tuple[int, ...]) -> float:
@@ -157,14 +223,16 @@ def separation(Z: Any, codes: tuple[int, ...]) -> float:
 
 def _on_separation(scores: Scores, colours: list[Colour]) -> str:
     """Which category the first two axes separate best, over the rows that have one."""
-    found = [
-        (*over, colour, scores.axes[k])
-        for colour in colours
-        if colour.is_category
-        and not (scores.part is not None and colour.name == "most probable component")
-        for k in range(min(2, len(scores.axes)))
-        if (over := _separated(scores.Z[:, k], colour)) is not None
-    ]
+    found = []
+    for colour in colours:
+        is_mixture = scores.part is not None and colour.name == OF_MIXTURE
+        codes = np.asarray(colour.codes)
+        for axis, z in zip(scores.axes[:2], scores.Z.T, strict=False):
+            if colour.is_category and not is_mixture:
+                known = np.isfinite(z) & (codes != colour.missing)
+                if len(np.unique(codes[known])) > 1:
+                    share = separation(z[known], tuple(codes[known]))
+                    found.append((share, int(known.sum()), colour, axis))
     if not found:
         return ""
     share, n, colour, axis = max(found, key=lambda one: one[0])
@@ -178,18 +246,6 @@ def _on_separation(scores: Scores, colours: list[Colour]) -> str:
         f"{axis} separates the categories of {colour.name}: {percent(share)} of its variance lies "
         f"between them{among}."
     )
-
-
-def _separated(z: Any, colour: Colour) -> tuple[float, int] | None:
-    """Share of the variance between categories, and the rows that have one.
-
-    None where fewer than two categories are left.
-    """
-    codes = np.asarray(colour.codes)
-    known = np.isfinite(z) & (codes != colour.missing)
-    if len(np.unique(codes[known])) < 2:
-        return None
-    return separation(z[known], tuple(codes[known])), int(known.sum())
 
 
 def _names_rows(label: Label) -> bool:

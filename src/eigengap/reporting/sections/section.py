@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-Tone = Literal["good", "fair", "poor", "plain"]
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,6 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """Something that a reader must know before believing the rest."""
-
-    text: str
-    tone: Tone = "fair"
-
-
-@dataclass(frozen=True)
 class Section:
     """One part of the page; `left_out` says why it is empty where it is."""
 
@@ -56,7 +46,7 @@ class Section:
     title: str
     words: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[str, ...] = ()  # what a reader must know before believing the rest
     figures: tuple[Figure, ...] = ()
     grids: tuple[Grid, ...] = ()
     beside: tuple[Grid, ...] = ()  # narrow tables among the figures

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import ObjectiveFellError
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -44,7 +42,7 @@ from eigengap.sources import (
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.imputed_correlation import Standardised
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 Picked = tuple[int, Curve]
 Fit = Callable[[Source, int, EMOptions], GaussianFit]

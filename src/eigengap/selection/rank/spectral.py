@@ -20,7 +20,7 @@ from math import inf, lgamma, log, pi, sqrt
 import numpy as np
 
 from eigengap.fitting.gaussian.factor_covariance import fit_factors
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

@@ -1,7 +1,7 @@
 """Where tasks run: a `distributed.Client` if there is one, else Dask's local scheduler.
 
 No cluster is ever started here. Failures of workers or scheduler are raised as a `ClusterError`
-that names the partitions; errors of a task are passed on unchanged.
+that names the partitions (`Labels`); errors of a task are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from uuid import uuid4
 import cloudpickle  # type: ignore[import-untyped]
 import dask.base
 import dask.config
+from dask.core import get_dependencies
 from dask.delayed import Delayed, delayed
 from dask.utils import parse_timedelta
 
 from eigengap.exceptions import ClusterError
 from eigengap.runtime.memory import cores, free_memory
 from eigengap.runtime.threads import at_most
-from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.tasks import Forest
 
 BATCH_BYTES = 1 << 28  # of rows that are on their way from the workers at a time
@@ -99,7 +99,7 @@ def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
     """The results of some tasks, here."""
     client = current_client()
     if client is None:
-        with _local_threads():
+        with _share_of(_local_workers()):
             return list(dask.base.compute(*tasks))  # type: ignore[no-untyped-call]
     with _cluster_errors(client, labels):
         return _gathered(client, client.compute(list(tasks)), labels)
@@ -147,7 +147,7 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     """
     client = current_client()
     if client is None:
-        with _local_threads():
+        with _share_of(_local_workers()):
             return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
     with _cluster_errors(client, labels):
         return list(client.persist(list(tasks)))
@@ -225,15 +225,12 @@ def most_kept() -> float:
 
 def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
     """On a worker: run(work, *args) with its share of the cores."""
-    with _share_of(max(sent.together, threads_of_worker())) if on_worker() else nullcontext():
+    own = _threads_of_worker()
+    with _share_of(max(sent.together, own)) if own else nullcontext():
         return run(sent.opened(), *args)
 
 
-def on_worker() -> bool:
-    return threads_of_worker() > 0
-
-
-def threads_of_worker() -> int:
+def _threads_of_worker() -> int:
     """Threads of the worker that runs this task; 0 where this is no worker of a cluster."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -276,9 +273,8 @@ Work = dict[str, tuple[str, ...]]  # worker -> keys of the tasks that it was giv
 
 def _under_way(client: Any) -> Work:
     with _asked():
-        return {
-            worker: tuple(sorted(map(str, keys))) for worker, keys in client.processing().items()
-        }
+        given = client.processing().items()
+    return {worker: tuple(sorted(map(str, keys))) for worker, keys in given}
 
 
 def _check_patience(work: Work, unchanged: float, labels: Labels) -> None:
@@ -337,23 +333,15 @@ def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
             "crash, or else a task that these workers had beside it: compute it by itself, and see "
             "the logs (client.get_worker_logs())"
         ) from error
-    except CancelledError as error:
-        if client.status == "running":
-            raise ClusterError(
-                f"Dask cancelled the computation ({error}): data that lived only on a lost worker "
-                "(client.scatter) cannot be made again. Give data that workers can load anew"
-            ) from error
-        raise ClusterError(_LOST) from error
-    except OSError as error:
-        if client.status == "running":
+    except (CancelledError, OSError) as error:
+        if client.status != "running":
+            raise ClusterError(_LOST) from error
+        if isinstance(error, OSError):
             raise  # of a task: a file that a worker cannot read, say
-        raise ClusterError(_LOST) from error
-
-
-@contextmanager
-def _local_threads() -> Iterator[None]:
-    with _share_of(_local_workers()):
-        yield
+        raise ClusterError(
+            f"Dask cancelled the computation ({error}): data that lived only on a lost worker "
+            "(client.scatter) cannot be made again. Give data that workers can load anew"
+        ) from error
 
 
 def _share_of(tasks: int) -> AbstractContextManager[None]:
@@ -368,3 +356,52 @@ def _local_workers() -> int:
     if dask.config.get("scheduler", None) in ("synchronous", "sync", "single-threaded"):
         return 1
     return int(dask.config.get("num_workers", None) or cores())
+
+
+class Labels:
+    """The partitions that keys of tasks stand for, in words."""
+
+    def __init__(self, parts: Sequence[Delayed]) -> None:
+        self._parts = parts
+        self._words: dict[Any, str] = {}
+
+    def __setitem__(self, key: Any, words: str) -> None:
+        self._words[key] = words
+
+    def __getitem__(self, key: Any) -> str:
+        return self._words.get(key) or self._of_foreign(key) or f"the task {key!r}"
+
+    def copy(self) -> Labels:
+        labels = Labels(self._parts)
+        labels._words |= self._words
+        return labels
+
+    def _of_foreign(self, key: Any) -> str | None:
+        """A task of the caller's own graph: the partitions that are made of it."""
+        found = [p for p, part in enumerate(self._parts) if key in _made_of(part)]
+        if len(found) == len(self._parts) > 1:
+            return None  # it says nothing
+        return in_words(found) if found else None
+
+
+def _made_of(part: Delayed) -> set[Any]:
+    """All keys that a task needs."""
+    found, open_ = {part.key}, [part.key]
+    while open_:
+        new = get_dependencies(part.dask, open_.pop()) - found
+        found |= new
+        open_ += new
+    return found
+
+
+def in_words(partitions: Sequence[int]) -> str:
+    """Partitions by their numbers, neighbours as a range."""
+    runs: list[list[int]] = []
+    for p in partitions:
+        if runs and p == runs[-1][1] + 1:
+            runs[-1][1] = p
+        else:
+            runs.append([p, p])
+    several = "s" if len(partitions) > 1 else ""
+    listed = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in runs)
+    return f"partition{several} {listed}"

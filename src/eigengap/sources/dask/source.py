@@ -1,8 +1,10 @@
 """Tables on Dask: partitions are reduced where they lie, and only the merged statistic comes back.
 
 A pass is one graph: a task for every partition (small neighbours together), joined by the fixed
-tree of `forest`. Iterative fits prepare their rows once: these stay on the workers, and a step then
-is a handful of tasks on each, to which the parameters travel.
+tree of `tasks.Forest`. Iterative fits prepare their rows once, and these stay on the workers:
+neighbouring units on the same one, in a few bundles for each of its threads. A step sends the
+parameters to the bundles, and what comes back is one merged statistic: its price does not depend on
+the number of partitions.
 """
 
 from __future__ import annotations
@@ -10,36 +12,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Block, S, Source
+from eigengap.sources.blocked import MemoisedSource, SourceOver, stacked
 from eigengap.sources.checks import check_not_empty
-from eigengap.sources.dask import cluster, tasks
-from eigengap.sources.dask.labels import Labels, in_words
-from eigengap.sources.dask.prepared import PreparedOnDask, kept
-from eigengap.sources.dask.table import Table, Weight
-from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
-from eigengap.sources.derived.memo import MemoisedSource
+from eigengap.sources.dask import Table, cluster, tasks
+from eigengap.sources.dask.cluster import Labels, in_words
+from eigengap.sources.dask.tasks import Cut, Place, Statistics
+
+if TYPE_CHECKING:
+    from eigengap.sources.dask import Weight
 
 BLOCK_BYTES = 32 << 20  # of float64 values: as elsewhere
 UNITS = 64  # small partitions are taken together, but into no fewer units than this
+PREPARED = 2.0  # bytes of prepared rows for each byte of theirs: values and mask
+BUNDLES_PER_THREAD = 2  # so that the next one is there when one ends
 
 
-class Unit:
+class Unit(NamedTuple):
     """Consecutive partitions that one task takes together."""
 
-    def __init__(self, partitions: range, place: Place, args: tuple[Any, ...], n: int | None):
-        self.partitions, self.place, self.args = partitions, place, args
-        self.n = n  # rows, None while unknown
-
-    def __str__(self) -> str:
-        return in_words(self.partitions)
+    partitions: range
+    place: Place
+    args: tuple[Any, ...]  # the partitions, and their weights where there are any
+    n: int | None  # rows, None while unknown
 
 
 class DaskSource(MemoisedSource):
@@ -106,15 +110,11 @@ class DaskSource(MemoisedSource):
 
     def _pass(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
-        forests, labels = self._tasks(
-            tasks.statistics, Statistics(tuple(ofs)), "statistic", numbered=True
-        )
+        forests, labels = self._tasks(tasks.statistics_of, Statistics(tuple(ofs)), "statistic")
         (forest,) = cluster.compute([cluster.joined(forests)], labels)
         found = forest.root()
         self._learn(found.counts)
-        if found.several is None:
-            self._refuse_nothing()
-        parts: Sequence[Any] = found.several.parts
+        parts: Sequence[Any] = found.parts
         return parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
@@ -140,17 +140,14 @@ class DaskSource(MemoisedSource):
 
     def _pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
         self.passes += 1
-        made, labels = self._tasks(tasks.mapped, MappedRows(fn), "rows")
+        made, labels = self._tasks(tasks.applied, partial(tasks.mapped, fn), "rows")
         sizes = [(u.n or self._cut.rows_per_block) * self._row_bytes for u in self.units()]
         counts: tasks.Counts = {}
         for batch in cluster.stream(cluster.batches(made, sizes), labels):
-            for rows, counted in batch:
-                counts |= counted
-                if rows is not None:
-                    yield rows
+            for ready in batch:
+                counts |= ready.counts
+                yield from (rows for rows in ready.units.values() if rows is not None)
         self._learn(counts)
-        if not any(kept for _, kept in counts.values()):
-            self._refuse_nothing()
 
     def count(self) -> None:
         """Count the rows of every partition: one pass, or none where they are known."""
@@ -164,7 +161,7 @@ class DaskSource(MemoisedSource):
         """The units prepared, on the workers; and the partitions that their keys stand for."""
         self._place_weights()
         self.count()
-        made, labels = self._tasks(tasks.prepared, Preparation(prepare), "prepared", numbered=True)
+        made, labels = self._tasks(tasks.applied, partial(tasks.prepared, prepare), "prepared")
         held = cluster.places([self._table.parts[u.partitions.start] for u in self.units()])
         return kept(made, held, self.nbytes, labels), labels
 
@@ -173,21 +170,18 @@ class DaskSource(MemoisedSource):
         """Bytes of the values, 0 while the rows are not counted."""
         return float(self.n_rows or 0) * self.n_features * self.dtype.itemsize
 
-    def _tasks(
-        self, run: Callable[..., Any], work: Any, name: str, *, numbered: bool = False
-    ) -> tuple[list[Delayed], Labels]:
-        """run(work, ...) of every unit, and the partitions that each key stands for."""
+    def _tasks(self, run: Callable[..., Any], of: Any, name: str) -> tuple[list[Delayed], Labels]:
+        """run(of, ...) of every unit, and the partitions that each key stands for."""
         units = self.units()
-        sent = cluster.send((work, self._cut), len(units))
+        sent = cluster.send((run, of, self._cut), len(units))
         make = cluster.task(cluster.run_here, name)
         weighted = self._given is not None
         made = []
         labels = Labels(self._table.parts)
         for leaf, unit in enumerate(units):
-            number = (leaf, len(units)) if numbered else ()
-            one = make(sent, run, unit.place, weighted, *number, *unit.args)
-            labels[one.key] = str(unit)
-            made.append(one)
+            where = (unit.place, weighted, leaf, len(units))
+            made.append(make(sent, tasks.on_partitions, *where, *unit.args))
+            labels[made[-1].key] = in_words(unit.partitions)
         return made, labels
 
     @property
@@ -267,6 +261,9 @@ class DaskSource(MemoisedSource):
             )
         if self._kept is None:
             self._placed(rows, kept)
+        if not any(kept):
+            check_not_empty((sum(rows), self.n_features))
+            raise ValueError("sample_weight is zero in every row: no row is left to learn from")
 
     def _placed(self, rows: tuple[int, ...], kept: tuple[int, ...] | None) -> None:
         self._rows, self.n_rows = rows, sum(rows)
@@ -282,10 +279,108 @@ class DaskSource(MemoisedSource):
         else:
             self._kept = rows
 
-    def _refuse_nothing(self) -> None:
-        check_not_empty((self.n_rows or 0, self.n_features))
-        raise ValueError("sample_weight is zero in every row: no row is left to learn from")
-
 
 def _weight_of(block: Block) -> NDArray[Any]:
     return np.ones(block.n_rows) if block.weight is None else block.weight
+
+
+class PreparedOnDask(SourceOver):
+    """Blocks prepared once, on first use, that stay on the workers."""
+
+    _parent: DaskSource | PreparedOnDask
+
+    def __init__(self, parent: DaskSource | PreparedOnDask, prepare: Callable[[Any], Any]) -> None:
+        super().__init__(parent)
+        self.where: str = parent.where
+        self._prepare = prepare
+        self._bundles: list[Delayed] = []  # each the prepared blocks of some units
+        self._labels = Labels(())
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        self._keep()
+        self.passes += 1
+        forests, labels = self._applied(tasks.statistics_of, Statistics((of,)), "step")
+        (forest,) = cluster.compute([cluster.joined(forests)], labels)
+        merged: S = forest.root().parts[0]
+        return merged
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        self._keep()
+        self.passes += 1
+        made, labels = self._applied(tasks.applied, partial(tasks.mapped, fn), "rows")
+        found: dict[int, Any] = {}
+        sizes = [self.nbytes / len(made)] * len(made)
+        for batch in cluster.stream(cluster.batches(made, sizes), labels):
+            for ready in batch:
+                found |= ready.units
+        ordered = (found[i] for i in sorted(found))
+        return stacked((rows for rows in ordered if rows is not None), None)
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return PreparedOnDask(self, prepare)
+
+    def keep(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
+        """Prepare once more what was prepared, and keep both."""
+        self._keep()
+        made, labels = self._applied(tasks.applied, partial(tasks.prepared, prepare), "prepared")
+        return cluster.persist(made, labels), labels
+
+    @property
+    def nbytes(self) -> float:
+        return self._parent.nbytes
+
+    def _keep(self) -> None:
+        if not self._bundles:
+            self._bundles, self._labels = self._parent.keep(self._prepare)
+
+    def _applied(
+        self, run: Callable[..., Any], work: Any, name: str
+    ) -> tuple[list[Delayed], Labels]:
+        """run(work, bundle) of every bundle, and the partitions that each key stands for."""
+        sent = cluster.send(work, len(self._bundles))
+        make = cluster.task(cluster.run_here, name)
+        made = [make(sent, run, bundle) for bundle in self._bundles]
+        labels = self._labels.copy()
+        for one, bundle in zip(made, self._bundles, strict=True):
+            labels[one.key] = labels[bundle.key]
+        return made, labels
+
+
+def kept(
+    units: Sequence[Delayed], places: Sequence[str | None], nbytes: float, labels: Labels
+) -> list[Delayed]:
+    """Prepared units in bundles that stay on the workers; as they are where they do not fit.
+
+    `places` are the workers that hold their rows already, None where nobody does.
+    """
+    if PREPARED * nbytes > cluster.most_kept():
+        return list(units)
+    client = cluster.current_client()
+    if client is None:
+        return cluster.persist(units, labels)
+    threads = cluster.workers(client)
+    if not all(place in threads for place in places):
+        places = _dealt(len(units), threads)
+    make = cluster.task(tasks.bundled, "bundle")
+    bundles: list[Delayed] = []
+    for members in _by_place(places, threads):
+        bundle = make(*(units[i] for i in members))
+        labels[bundle.key] = ", ".join(labels[units[i].key] for i in members)
+        bundles.append(bundle)
+    return cluster.persist(bundles, labels)
+
+
+def _dealt(n: int, threads: dict[str, int]) -> list[str | None]:
+    """Neighbours to the same worker, to each by its threads."""
+    slots = [address for address, k in sorted(threads.items()) for _ in range(k)]
+    return [slots[i * len(slots) // n] if slots else None for i in range(n)]
+
+
+def _by_place(places: Sequence[str | None], threads: dict[str, int]) -> list[list[int]]:
+    """Units of the same worker in a few bundles of neighbours."""
+    bundles: list[list[int]] = []
+    for place in dict.fromkeys(places):
+        own = np.array([i for i, other in enumerate(places) if other == place])
+        count = min(len(own), BUNDLES_PER_THREAD * threads.get(place or "", 8))
+        bundles += [part.tolist() for part in np.array_split(own, count)]
+    return bundles

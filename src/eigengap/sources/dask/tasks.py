@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.array import dense_to_float
-from eigengap.sources.base import Block, merge_tree, without_empty
+from eigengap.sources.array import dense_to_float, library_of
+from eigengap.sources.base import Block, without_empty
+from eigengap.sources.blocked import Several, merge_stream
 from eigengap.sources.checks import count_missing, with_missing_for
-from eigengap.sources.derived.blocked import merge_stream
-from eigengap.sources.derived.memo import Several
-from eigengap.sources.frames import frame_to_float, library_of, series_to_float
+from eigengap.sources.frames import frame_to_float, series_to_float
 from eigengap.sources.wording import quote
 
 Counts = dict[int, tuple[int, int]]  # rows of each partition, and those that are not skipped
@@ -171,109 +170,21 @@ def _partition(at: int) -> str:
     return f"partition {at} of the Dask table"
 
 
-class Found:
-    """Statistics of some partitions, and how many rows each of these has."""
-
-    def __init__(self, several: Several | None, counts: Counts) -> None:
-        self.several, self.counts = several, counts
-
-    def merge(self, other: Found) -> Found:
-        found = [f.several for f in (self, other) if f.several is not None]
-        several = merge_tree(found) if found else None
-        return Found(several, self.counts | other.counts)
-
-
 @dataclass(frozen=True, eq=False)
 class Statistics:
     """Blocks to statistics; one that asks for the start of an unplaced block is None."""
 
     ofs: tuple[Callable[[Any], Any], ...]
 
-    def __call__(self, blocks: Any) -> Several | None:
-        parts = iter(blocks)
+    def __call__(self, blocks: Iterable[Any]) -> Several:
+        parts = map(self._of, blocks)
         first = next(parts, None)
         if first is None:
-            return None
-        head = self._of(first)
-        del first
-        return merge_stream(chain([head], map(self._of, parts)))
+            return Several((None,) * len(self.ofs))
+        return merge_stream(chain([first], parts))
 
     def _of(self, block: Any) -> Several:
         return Several(tuple(_unless_unplaced(of, block) for of in self.ofs))
-
-
-@dataclass(frozen=True, eq=False)
-class MappedRows:
-    """Blocks to rows; None where there are none."""
-
-    fn: Callable[[Any], NDArray[Any]]
-
-    def __call__(self, blocks: Any) -> NDArray[Any] | None:
-        parts = [self.fn(block) for block in blocks]
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """Blocks to what an iterative fit keeps of them."""
-
-    prepare: Callable[[Any], Any]
-
-    def __call__(self, blocks: Any) -> list[Any]:
-        return [self.prepare(block) for block in blocks]
-
-
-Work = tuple[Any, Cut]
-
-
-def statistics(work: Work, place: Place, weighted: bool, leaf: int, n: int, *parts: Any) -> Forest:
-    """Statistics of some partitions, as one of the n leaves of the tree."""
-    of, cut = work
-    opened = Opened(cut, place, weighted, parts)
-    several = of(opened)
-    return Forest(n, {(0, leaf): Found(several, opened.counted())})
-
-
-def mapped(work: Work, place: Place, weighted: bool, *parts: Any) -> tuple[Any, Counts]:
-    """Rows made of some partitions, and how many rows each of these has."""
-    of, cut = work
-    opened = Opened(cut, place, weighted, parts)
-    rows = of(opened)
-    return rows, opened.counted()
-
-
-class Ready:
-    """What some units have become, by their place in the table."""
-
-    def __init__(self, n: int, units: dict[int, Any]) -> None:
-        self.n = n  # units of the whole table
-        self.units = units
-
-
-def prepared(work: Work, place: Place, weighted: bool, leaf: int, n: int, *parts: Any) -> Ready:
-    """What is kept of some partitions."""
-    of, cut = work
-    return Ready(n, {leaf: of(Opened(cut, place, weighted, parts))})
-
-
-def bundled(*some: Ready) -> Ready:
-    """Several units as one."""
-    return Ready(some[0].n, {leaf: unit for ready in some for leaf, unit in ready.units.items()})
-
-
-def statistics_of(of: Statistics, ready: Ready) -> Forest:
-    """Statistics of what was prepared before, as some of the leaves of the tree."""
-    forest = Forest(ready.n, {})
-    for leaf, blocks in ready.units.items():
-        forest.add((0, leaf), Found(of(blocks), {}))
-    return forest
-
-
-def applied(of: MappedRows | Preparation, ready: Ready) -> Ready:
-    """Rows, or what is kept, of what was prepared before."""
-    return Ready(ready.n, {leaf: of(blocks) for leaf, blocks in ready.units.items()})
 
 
 def _unless_unplaced(of: Callable[[Any], Any], block: Any) -> Any:
@@ -281,6 +192,66 @@ def _unless_unplaced(of: Callable[[Any], Any], block: Any) -> Any:
         return of(block)
     except NotPlaced:
         return None
+
+
+def mapped(fn: Callable[[Any], NDArray[Any]], blocks: Iterable[Any]) -> NDArray[Any] | None:
+    """Blocks to rows; None where there are none."""
+    parts = list(map(fn, blocks))
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return np.concatenate(parts)
+
+
+def prepared(prepare: Callable[[Any], Any], blocks: Iterable[Any]) -> list[Any]:
+    """Blocks to what an iterative fit keeps of them."""
+    return list(map(prepare, blocks))
+
+
+class Ready:
+    """The blocks of some units, or what they have become, by their place in the table."""
+
+    def __init__(self, n: int, units: dict[int, Any], counts: Counts | None = None) -> None:
+        self.n = n  # units of the whole table
+        self.units = units
+        self.counts = counts or {}
+
+
+def on_partitions(
+    work: tuple[Callable[..., Any], Any, Cut],
+    place: Place,
+    weighted: bool,
+    leaf: int,
+    n: int,
+    *parts: Any,
+) -> Any:
+    """`statistics_of` or `applied`, for some partitions: the unit `leaf` of n."""
+    run, of, cut = work
+    return run(of, Ready(n, {leaf: Opened(cut, place, weighted, parts)}))
+
+
+def statistics_of(of: Statistics, ready: Ready) -> Forest:
+    """Statistics of some units, as some of the leaves of the tree."""
+    forest = Forest(ready.n, {})
+    for leaf, blocks in ready.units.items():
+        forest.add((0, leaf), Several(of(blocks).parts, _counted(blocks)))
+    return forest
+
+
+def applied(of: Callable[[Any], Any], ready: Ready) -> Ready:
+    """Rows, or what is kept, of some units."""
+    units = {leaf: of(blocks) for leaf, blocks in ready.units.items()}
+    counts = {p: c for blocks in ready.units.values() for p, c in _counted(blocks).items()}
+    return Ready(ready.n, units, counts)
+
+
+def bundled(*some: Ready) -> Ready:
+    """Several units as one."""
+    return Ready(some[0].n, {leaf: unit for ready in some for leaf, unit in ready.units.items()})
+
+
+def _counted(blocks: Any) -> Counts:
+    """The rows of partitions that have just been gone through; nothing of prepared blocks."""
+    return blocks.counted() if isinstance(blocks, Opened) else {}
 
 
 Node = tuple[int, int]  # height above the leaves, position among those of this height

@@ -2,8 +2,7 @@
 
 | file | what |
 |---|---|
-| `opening.py` | `field_source`: a field as a table; `field_like`: rows as a field again |
-| `table.py` | `FieldSource` |
+| `table.py` | `FieldSource`, a field as a table, whose rows become fields again |
 | `grid.py` | stacking and unstacking, names of cells, choosing and comparing grids |
 | `places.py` | where fields lie: memory, NetCDF, Zarr, many files |
 | `reader.py` | reading them in blocks |

@@ -60,20 +60,17 @@ class Grid:
         """The same grid with these cells as its columns."""
         return replace(self, cells=cells)
 
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns, such as "lat=10.5, lon=20"."""
+    def names(self, cells: NDArray[np.intp] | None = None) -> tuple[str, ...]:
+        """Names of cells, such as "lat=10.5, lon=20"; by default of the columns."""
+        cells = self.cells if cells is None else cells
         if not self.dims:
-            return (self.alone,) * len(self.cells)
-        at = np.unravel_index(self.cells, self.shape)
+            return (self.alone,) * len(cells)
+        at = np.unravel_index(cells, self.shape)
         parts = [
             np.array([f"{dim}={label}" for label in labels], dtype=object)[positions]
             for dim, labels, positions in zip(self.dims, self.labels, at, strict=True)
         ]
         return tuple(map(", ".join, zip(*parts, strict=True)))
-
-    def name(self, j: int) -> str:
-        """Name of column j."""
-        return self.only(self.cells[[j]]).names()[0]
 
     def stacked(self, values: NDArray[Any]) -> NDArray[Any]:
         """Columns (c, d) of samples (c, *shape); a view where every cell is a column."""
@@ -126,8 +123,7 @@ class Grid:
         at = self._positions(picked)
         twice = np.flatnonzero(np.bincount(at, minlength=1) > 1)
         if len(twice):
-            label = quote(self.only(twice[:1]).names()[0])
-            raise ValueError(f"columns chooses {label} more than once")
+            raise ValueError(f"columns chooses {quote(*self.names(twice[:1]))} more than once")
         return at
 
     def _on_grid(self, mask: Any) -> NDArray[np.bool_]:
@@ -145,9 +141,17 @@ class Grid:
     def _positions(self, picked: list[Any]) -> NDArray[np.intp]:
         known: dict[str, int] = {}
         if any(isinstance(c, str) for c in picked):
-            known = {name: j for j, name in enumerate(self.only(np.arange(self.size)).names())}
-        found = (known.get(c, -1) if isinstance(c, str) else self._position(c) for c in picked)
-        at = np.fromiter(found, dtype=np.intp, count=len(picked))
+            known = {name: j for j, name in enumerate(self.names(np.arange(self.size)))}
+        at = np.empty(len(picked), dtype=np.intp)
+        for k, choice in enumerate(picked):
+            if isinstance(choice, str):
+                at[k] = known.get(choice, -1)
+            elif isinstance(choice, int | np.integer) and -self.size <= choice < self.size:
+                at[k] = choice % self.size
+            else:
+                raise ValueError(
+                    f"columns chooses {show(choice)}, and the grid has {self.size} cells"
+                )
         if np.any(at < 0):
             unknown = quote(picked[int(np.argmax(at < 0))])
             few = ", ".join(map(quote, list(known)[:MOST_NAMED]))
@@ -156,11 +160,6 @@ class Grid:
                 f"grid. Its cells are {few}{', ...' if len(known) > MOST_NAMED else ''}"
             )
         return at
-
-    def _position(self, choice: Any) -> int:
-        if isinstance(choice, int | np.integer) and -self.size <= choice < self.size:
-            return int(choice) % self.size
-        raise ValueError(f"columns chooses {show(choice)}, and the grid has {self.size} cells")
 
 
 class CellNames(Sequence[str]):
@@ -173,15 +172,13 @@ class CellNames(Sequence[str]):
         return len(self._grid.cells)
 
     def __getitem__(self, j: Any) -> Any:
-        return (
-            self._grid.only(self._grid.cells[j]).names() if isinstance(j, slice) else self._one(j)
-        )
+        cells = self._grid.cells
+        if isinstance(j, slice):
+            return self._grid.names(cells[j])
+        return self._grid.names(cells[[j]])[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._grid.names())
-
-    def _one(self, j: int) -> str:
-        return self._grid.name(j)
 
 
 def labels_of(field: Any, dim: Hashable) -> tuple[str, ...]:

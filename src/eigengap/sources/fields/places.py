@@ -12,40 +12,25 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.printable import quoted
+from eigengap.sources.array import is_field
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.hdf5 import require_self_contained
-from eigengap.sources.files.paths import INSIDE, find_files
+from eigengap.sources.files.paths import INSIDE, find_files, needed
 from eigengap.sources.files.zarr_reader import require_sound
-from eigengap.sources.reader import Stamp, require_stamp
+from eigengap.sources.reader import Stamp, require_stamp, unreadable
 from eigengap.sources.wording import quote
 
 SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 ENGINES = {b"CDF": "scipy", b"\x89HD": "h5netcdf"}  # by the first bytes of a file
+ERRORS = (OSError, ValueError, LookupError, RuntimeError, TypeError)
 BY_HAND = (
     "Open it yourself, e.g. X = xarray.open_dataset(path, ...) with the options it needs, and pass "
     "X[variable]"
 )
-
-
-class Place(Protocol):
-    """A field that can be looked at."""
-
-    @property
-    def where(self) -> str:
-        """How messages name it."""
-
-    def opened(self) -> Any:
-        """A context in which the DataArray can be read."""
-
-    def size(self) -> int:
-        """Bytes on the medium, 0 where there is none."""
-
-    def require_unchanged(self) -> None:
-        """Raise `UnreadableError` where a file is not what it was when it was found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +41,16 @@ class Held:
 
     @property
     def where(self) -> str:
+        """How messages name it."""
         return "the field" if self.field.name is None else f"the field {self.field.name}"
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
+        """A context in which the DataArray can be read."""
         yield self.field
 
     def size(self) -> int:
+        """Bytes on the medium."""
         return 0
 
     def require_unchanged(self) -> None:
@@ -108,21 +96,12 @@ class FieldFile:
         return sum(part.stat().st_size for part in folder.rglob("*") if part.is_file())
 
 
+Place: TypeAlias = Held | FieldFile
+
+
 def xarray() -> Any:
     """The package, or an error that says how to install it."""
-    try:
-        import xarray as package
-    except ImportError:
-        raise MissingExtraError("a labelled field", "xarray", "xarray") from None
-    return package
-
-
-def is_field(X: Any) -> bool:
-    """Whether X is a DataArray or Dataset of xarray, which is not imported to find out."""
-    return any(
-        base.__name__ in ("DataArray", "Dataset") and base.__module__.partition(".")[0] == "xarray"
-        for base in type(X).__mro__
-    )
+    return needed("a labelled field", "xarray", "xarray")
 
 
 def is_field_path(X: Any) -> bool:
@@ -143,10 +122,14 @@ def is_field_path(X: Any) -> bool:
 def places_of(X: Any, variable: Hashable | None) -> list[Place]:
     """One place for a field in memory, one a file for paths; files in the order of their names."""
     if is_field(X):
-        if not hasattr(X, "data_vars"):
-            _refuse_variable(X, variable)
-            return [Held(X)]
-        return [Held(chosen_variable(X, variable, "the Dataset"))]
+        if hasattr(X, "data_vars"):
+            return [Held(chosen_variable(X, variable, "the Dataset"))]
+        if variable is not None and variable != X.name:
+            raise ValueError(
+                f"variable={variable!r} chooses from a Dataset, and X is a DataArray named "
+                f"{X.name!r}"
+            )
+        return [Held(X)]
     if not isinstance(X, str | PathLike | list | tuple):
         raise ValueError(
             "a field is an xarray.DataArray, a Dataset, or the path of a NetCDF file or Zarr "
@@ -176,14 +159,6 @@ def chosen_variable(data: Any, variable: Hashable | None, what: str) -> Any:
     return data[names[0]]
 
 
-def _refuse_variable(field: Any, variable: Hashable | None) -> None:
-    if variable is not None and variable != field.name:
-        raise ValueError(
-            f"variable={variable!r} chooses from a Dataset, and X is a DataArray named "
-            f"{field.name!r}"
-        )
-
-
 def _open(path: Path) -> Any:
     """The Dataset, nothing of it read yet.
 
@@ -192,23 +167,20 @@ def _open(path: Path) -> Any:
     """
     if not path.exists():
         raise FileNotFoundError(f"{quoted(str(path))} does not exist any more")
-    options = _zarr_options(path) if path.is_dir() else {"engine": _engine(path)}
+    options: dict[str, Any] = {"engine": "zarr" if path.is_dir() else _engine(path)}
+    if path.is_dir():
+        if not _is_group(path):
+            raise UnreadableError(
+                str(path), "it is a folder, but no Zarr group: it has neither zarr.json nor .zgroup"
+            )
+        found = _metadata(path / "zarr.json").get("consolidated_metadata")  # or xarray warns
+        options["consolidated"] = bool(found) or (path / ".zmetadata").exists()
     package = xarray()
     if find_spec(options["engine"]) is None:
         raise MissingExtraError(f"reading {quoted(str(path))}", options["engine"], "xarray")
-    try:
-        return package.open_dataset(
-            path,
-            chunks=None,
-            cache=False,
-            decode_coords="all",
-            decode_timedelta=False,
-            **options,
-        )
-    except (OSError, ValueError, LookupError, RuntimeError, TypeError) as error:
-        raise UnreadableError(
-            str(path), f"xarray cannot open it ({_first_line(error)}). {BY_HAND}"
-        ) from error
+    options |= {"chunks": None, "cache": False}
+    with unreadable(str(path), ERRORS, f"xarray cannot open it ({{}}). {BY_HAND}"):
+        return package.open_dataset(path, decode_coords="all", decode_timedelta=False, **options)
 
 
 def _require_harmless(path: Path, size: int) -> None:
@@ -218,15 +190,9 @@ def _require_harmless(path: Path, size: int) -> None:
     elif _engine(path) == "h5netcdf" and find_spec("h5py") is not None:
         import h5py
 
-        try:
-            with h5py.File(path, "r") as file:
-                require_self_contained(file, str(path), size)
-        except UnreadableError:
-            raise
-        except (OSError, ValueError, LookupError, RuntimeError, TypeError) as error:
-            raise UnreadableError(
-                str(path), f"it is not a whole NetCDF file ({_first_line(error)}); copy it anew"
-            ) from error
+        broken = "it is not a whole NetCDF file ({}); copy it anew"
+        with unreadable(str(path), ERRORS, broken), h5py.File(path, "r") as file:
+            require_self_contained(file, str(path), size)
 
 
 def _engine(path: Path) -> str:
@@ -237,16 +203,6 @@ def _engine(path: Path) -> str:
             str(path), "it is no NetCDF file: neither classic (CDF) nor NetCDF 4 (HDF5)"
         )
     return ENGINES[start]
-
-
-def _zarr_options(path: Path) -> dict[str, Any]:
-    if not _is_group(path):
-        raise UnreadableError(
-            str(path), "it is a folder, but no Zarr group: it has neither zarr.json nor .zgroup"
-        )
-    found = _metadata(path / "zarr.json").get("consolidated_metadata")
-    consolidated = bool(found) or (path / ".zmetadata").exists()
-    return {"engine": "zarr", "consolidated": consolidated}  # or xarray warns
 
 
 def _is_group(path: Path) -> bool:
@@ -269,8 +225,3 @@ def _metadata(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

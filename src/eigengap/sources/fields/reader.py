@@ -19,7 +19,7 @@ from eigengap.runtime.warnings import warn
 from eigengap.sources.array import F4, F8
 from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.fields.places import FieldFile, Place, xarray
-from eigengap.sources.reader import Reader
+from eigengap.sources.reader import Reader, unreadable
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -40,12 +40,11 @@ class Layout:
     attrs: dict[Any, Any]
     chunk: int = 1  # samples that can only be read together, at most
 
-    @property
-    def label(self) -> list[str] | None:
-        """What stands at each sample, None where there is no coordinate."""
+    def label(self, row: int) -> str:
+        """The coordinate of a sample, for messages; nothing where there is none."""
         if self.sample_dim not in self.samples.coords:
-            return None
-        return [text_of(value) for value in self.samples[self.sample_dim].values]
+            return ""
+        return plain(f"{self.sample_dim}={text_of(self.samples[self.sample_dim].values[row])}, ")
 
 
 def layout_of(
@@ -75,15 +74,22 @@ def layout_of(
 
 
 def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, place: Place) -> Layout:
-    """The layout of a single place."""
-    require_numbers(field, place.where)
+    """The layout of a single place; what holds no real numbers is refused."""
+    dtype = field.dtype
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "fiub"):
+        kind = KINDS.get(getattr(dtype, "kind", ""), "text")
+        raise UnreadableError(
+            place.where,
+            f"{quote(str(field.name))} holds {kind} ({dtype}), not real numbers. Choose another "
+            "variable with variable=, or convert it, e.g. X.astype(float)",
+        )
     dim = _sample_dim(field, sample_dim, place.where)
     if order is not None and {dim, *order} == set(field.dims):
         field = field.transpose(dim, *order)
     return Layout(
         sample_dim=dim,
         grid=Grid.of(field, dim),
-        dtype=F4 if field.dtype.kind == "f" and field.dtype.itemsize == 4 else F8,
+        dtype=F4 if dtype.kind == "f" and dtype.itemsize == 4 else F8,
         lengths=(int(field.sizes[dim]),),
         samples=_along(field, dim),
         name=field.name,
@@ -95,28 +101,28 @@ def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, place
 class FieldReader(Reader):
     """The samples of a field, from one place after another."""
 
-    def __init__(self, places: Sequence[Place], layout: Layout, grid: Grid) -> None:
-        self.places, self.grid = places, grid
-        self._layout = layout
-        self.where = places[0].where if len(places) == 1 else _together(places)
-        self.n_features = len(grid.cells)
+    def __init__(self, places: Sequence[Place], layout: Layout) -> None:
+        self.places, self.layout, self.grid = places, layout, layout.grid
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        self.where = f"{places[0].where}{more}"
+        self.n_features = len(self.grid.cells)
         # Made one by one until the columns are settled: there may be millions.
-        self.names = cast("tuple[str, ...]", CellNames(grid))
+        self.names = cast("tuple[str, ...]", CellNames(self.grid))
         self.dtype = layout.dtype
         self.n_rows: int = sum(layout.lengths)
         self._size: int | None = None
 
     def only(self, cells: NDArray[np.intp]) -> FieldReader:
         """The same samples with these cells of the grid as columns."""
-        narrow = FieldReader(self.places, self._layout, self.grid.only(cells))
+        narrow = FieldReader(self.places, replace(self.layout, grid=self.grid.only(cells)))
         narrow.names, narrow._size = narrow.grid.names(), self._size
         return narrow
 
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        for place, length in zip(self.places, self._layout.lengths, strict=True):
+        for place, length in zip(self.places, self.layout.lengths, strict=True):
             place.require_unchanged()
             with place.opened() as field:
-                for start, stop in steps(chunks_of(field, self._layout.sample_dim), length, rows):
+                for start, stop in steps(chunks_of(field, self.layout.sample_dim), length, rows):
                     yield self._piece(field, start, stop, place)
             place.require_unchanged()
 
@@ -125,29 +131,20 @@ class FieldReader(Reader):
             place.require_unchanged()
 
     def _piece(self, field: Any, start: int, stop: int, place: Place) -> NDArray[Any]:
-        dim = self._layout.sample_dim
+        dim = self.layout.sample_dim
         part = field.isel({dim: slice(start, stop)}).transpose(dim, *self.grid.dims)
-        try:
+        what = f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({{}})"
+        kinds = (Exception,) if isinstance(place, FieldFile) else ()  # every codec has its own
+        with unreadable(place.where, kinds, what):
             values = np.asarray(part.values)
-        except (MemoryError, UnreadableError):
-            raise
-        except Exception as error:  # every codec of every format has its own
-            if not isinstance(place, FieldFile):
-                raise
-            raise UnreadableError(
-                place.where,
-                f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({error})",
-            ) from error
         return self.grid.stacked(values).astype(self.dtype, copy=False)
 
     def place(self, row: int) -> str:
         """A row by its coordinate, and by its number within its file."""
-        layout = self._layout
-        label = "" if layout.label is None else plain(f"{layout.sample_dim}={layout.label[row]}, ")
-        ends = np.cumsum(layout.lengths)
+        ends = np.cumsum(self.layout.lengths)
         k = int(np.searchsorted(ends, row, side="right"))
-        inside = row - int(ends[k]) + layout.lengths[k]
-        return f"{label}row {inside} of {words().path(self.places[k].where)}"
+        inside = row - int(ends[k]) + self.layout.lengths[k]
+        return f"{self.layout.label(row)}row {inside} of {words().path(self.places[k].where)}"
 
     @property
     def bytes_per_pass(self) -> int:
@@ -155,19 +152,6 @@ class FieldReader(Reader):
         if self._size is None:
             self._size = sum(place.size() for place in self.places)
         return self._size
-
-
-def require_numbers(field: Any, where: str) -> None:
-    """Refuse what holds no real numbers."""
-    dtype = field.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
-        return
-    kind = KINDS.get(getattr(dtype, "kind", ""), "text")
-    raise UnreadableError(
-        where,
-        f"{quote(str(field.name))} holds {kind} ({dtype}), not real numbers. Choose another "
-        "variable with variable=, or convert it, e.g. X.astype(float)",
-    )
 
 
 def chunks_of(field: Any, dim: Hashable) -> Iterator[int]:
@@ -249,21 +233,8 @@ def _joined(samples: list[Any], dim: Hashable) -> Any:
     if len(samples) == 1:
         return samples[0]
     common = set.intersection(*(set(part.coords) for part in samples))
-    parts = [
-        part.drop_vars([name for name in part.coords if name not in common]) for part in samples
-    ]
+    parts = [part.drop_vars(set(part.coords) - common) for part in samples]
     if not common:
         return parts[0]
-    return xarray().concat(
-        parts,
-        dim=dim,
-        data_vars="minimal",
-        coords="minimal",
-        compat="override",
-        join="override",
-        combine_attrs="override",
-    )
-
-
-def _together(places: Sequence[Place]) -> str:
-    return f"{places[0].where} and {len(places) - 1} more"
+    how: dict[str, Any] = dict.fromkeys(("compat", "join", "combine_attrs"), "override")
+    return xarray().concat(parts, dim=dim, data_vars="minimal", coords="minimal", **how)

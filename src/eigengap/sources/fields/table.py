@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import InfiniteCellError, UnreadableError
-from eigengap.linalg import Array
 from eigengap.runtime import memory
+from eigengap.sources.array import is_field
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import Grid, listed
-from eigengap.sources.fields.places import is_field, places_of, xarray
-from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
-from eigengap.sources.streamed import BLOCK_BYTES, StreamSource
+from eigengap.sources.fields.places import places_of, xarray
+from eigengap.sources.fields.reader import FieldReader, layout_of, warn_of_rereading
+from eigengap.sources.reader import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -35,19 +35,11 @@ class FieldSource(StreamSource):
 
     reader: FieldReader
 
-    def __init__(
-        self,
-        reader: FieldReader,
-        layout: Layout,
-        *,
-        weight: Array | None,
-        codes: tuple[float, ...],
-        block_rows: int,
-    ) -> None:
-        super().__init__(reader, weight=weight, codes=codes, block_rows=block_rows)
-        self._layout = layout
+    def __init__(self, reader: FieldReader, **options: Any) -> None:
+        super().__init__(reader, **options)
+        self._layout = reader.layout
         self.grid: Grid = reader.grid
-        self.sample_dim, self.variable = layout.sample_dim, layout.name
+        self.sample_dim, self.variable = self._layout.sample_dim, self._layout.name
 
     @property
     def never_observed(self) -> Any:
@@ -99,7 +91,11 @@ class FieldSource(StreamSource):
                [ 2.,  3.]])
         """
         rows = _floats(rows)
-        self._require_columns(rows)
+        if rows.ndim not in (1, 2) or rows.shape[-1] != self.n_features:
+            raise ValueError(
+                f"rows have the shape {rows.shape}, and the last axis must be the "
+                f"{self.n_features} columns of this source"
+            )
         own = self.variable if name is None else name
         if rows.ndim == 1:
             values = self.grid.unstacked(rows[None])[0]
@@ -176,25 +172,18 @@ class FieldSource(StreamSource):
             places = places_of(X, self.variable if chooses else None)
         layout = layout_of(places, self.sample_dim, self.grid.dims)
         self.grid.require_same(layout.grid, "the new field")
-        return FieldSource(
-            FieldReader(places, layout, layout.grid).only(self.grid.cells),
-            layout,
-            weight=None,
-            codes=self._codes,
-            block_rows=self.rows_per_block,
-        )
+        reader = FieldReader(places, layout).only(self.grid.cells)
+        return FieldSource(reader, codes=self._codes, block_rows=self.rows_per_block)
 
     def _samples(self, k: int) -> Any:
         """Coordinates of k rows where they are the samples, those of weight 0 left out; or None."""
         samples = self._layout.samples
-        if k == self.n_rows:
-            return samples.coords
-        if self.weight is None or k != np.count_nonzero(self.weight):
-            return None
-        present = np.flatnonzero(self.weight)
-        if self.sample_dim not in samples.dims:
-            return samples.coords
-        return samples.isel({self.sample_dim: present}).coords
+        if k != self.n_rows:
+            if self.weight is None or k != np.count_nonzero(self.weight):
+                return None
+            if self.sample_dim in samples.dims:
+                samples = samples.isel({self.sample_dim: np.flatnonzero(self.weight)})
+        return samples.coords
 
     def _along(
         self,
@@ -222,14 +211,6 @@ class FieldSource(StreamSource):
         if not set(self.grid.dims) <= set(dims):
             return made
         return made.assign_coords(_not_called(set(dims) - set(self.grid.dims), self.grid.coords))
-
-    def _require_columns(self, rows: NDArray[Any]) -> None:
-        if rows.ndim in (1, 2) and rows.shape[-1] == self.n_features:
-            return
-        raise ValueError(
-            f"rows have the shape {rows.shape}, and the last axis must be the {self.n_features} "
-            "columns of this source"
-        )
 
     def _infinite(self, error: InfiniteCellError) -> UnreadableError:
         return self._in_cell(
@@ -262,40 +243,13 @@ def field_source(
     block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> FieldSource:
-    """A labelled field as a table that any estimator reads in blocks.
+    """A labelled field as a table that any estimator reads in blocks: `open_source` of a field.
 
-    Parameters
-    ----------
-    X : DataArray, Dataset, or path
-        A path names a NetCDF file or a Zarr group; a list of paths, or a pattern such as
-        "sst-*.nc", is read one file after another, in the order of names. DataArrays may be in
-        memory, lazily opened or on Dask: they are read in blocks all the same.
-    sample_dim : name of a dimension, default=None
-        Its positions are the rows; None means the first dimension of the field. The other
-        dimensions are stacked, in their order, into columns.
-    variable : name of a variable, default=None
-        Which one of a Dataset; may be left out where there is only one.
-    columns : names or positions of cells, or truth values, default=None
-        The cells to use. Truth values may be a DataArray over the grid, such as a mask of the sea.
-        None means every cell that is observed in some sample, which takes a pass over the data to
-        find; with `columns` there is none.
-    missing_values : NaN, number or list of numbers
-        What stands for missing values besides NaN.
-    sample_weight : array of shape (n_samples,), default=None
-        Frequency of each sample; one of weight 0 is as if absent.
-    block_bytes, block_rows : int
-        Size of a block, of all cells of the grid; up to four of them are read at once where the
-        chunks of the field are that large.
-
-    Returns
-    -------
-    FieldSource
-
-    Raises
-    ------
-    ValueError
-        Where there is no such dimension or variable, the field holds no numbers, no cell is ever
-        seen, files lie on different grids, or a cell is infinite.
+    The dimensions besides `sample_dim` are stacked, in their order, into columns. DataArrays may be
+    in memory, lazily opened or on Dask: they are read in blocks all the same, of all cells of the
+    grid; up to four of them at once where the chunks of the field are that large. `columns` may be
+    truth values too, also as a DataArray over the grid, such as a mask of the sea; None means every
+    cell that is observed in some sample, which takes a pass over the data to find.
 
     Examples
     --------
@@ -326,18 +280,28 @@ def field_source(
         )
     if block_rows is not None and block_rows < 1:
         raise ValueError(f"block_rows must be at least 1, got {block_rows}")
-    n = sum(layout.lengths)
     size = block_bytes or memory.block_bytes(BLOCK_BYTES)
     options: dict[str, Any] = {
-        "weight": as_weight(sample_weight, n),
+        "weight": as_weight(sample_weight, sum(layout.lengths)),
         "codes": missing_codes(missing_values),
         "block_rows": block_rows or max(1, size // (8 * layout.grid.size)),
     }
     warn_of_rereading(layout, options["block_rows"])
-    reader = FieldReader(places, layout, layout.grid)
+    reader = FieldReader(places, layout)
     if columns is not None:
-        return FieldSource(reader.only(layout.grid.chosen(columns)), layout, **options)
-    return _without_land(FieldSource(reader, layout, **options), layout, options)
+        return FieldSource(reader.only(layout.grid.chosen(columns)), **options)
+    # Without the cells that no sample shows: one pass, which counts observed values.
+    whole = FieldSource(reader, **options)
+    observed = whole.observed()
+    cells = np.flatnonzero(observed.per_column)
+    if not len(cells):
+        raise UnreadableError(
+            reader.where, "no cell has a value in any sample: there is nothing to learn from"
+        )
+    source = FieldSource(reader.only(cells), **options)
+    source.passes, source.bytes_read = whole.passes, whole.bytes_read
+    source.remember(ObservedCells.of, replace(observed, per_column=observed.per_column[cells]))
+    return source
 
 
 def field_like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
@@ -351,17 +315,3 @@ def field_like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
     if columns is None and values.shape[-1] == layout_of(places_of(X, None), None).grid.size:
         columns = range(values.shape[-1])
     return field_source(X, columns=columns).to_field(values)
-
-
-def _without_land(whole: FieldSource, layout: Layout, options: dict[str, Any]) -> FieldSource:
-    """The source without the cells that no sample shows: one pass, which counts observed values."""
-    observed = whole.observed()
-    cells = np.flatnonzero(observed.per_column)
-    if not len(cells):
-        raise UnreadableError(
-            whole.reader.where, "no cell has a value in any sample: there is nothing to learn from"
-        )
-    source = FieldSource(whole.reader.only(cells), layout, **options)
-    source.passes, source.bytes_read = whole.passes, whole.bytes_read
-    source.remember(ObservedCells.of, replace(observed, per_column=observed.per_column[cells]))
-    return source

@@ -17,9 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.contents import (
+    ATTRIBUTES,
+    MOST_CODES,
+    WAY_OUT,
     ArrayReader,
+    Packing,
     choose_member,
     float_type,
     listed,
@@ -27,13 +31,16 @@ from eigengap.sources.files.contents import (
     require_chunk,
     require_plausible,
 )
-from eigengap.sources.files.packed import ATTRIBUTES, MOST_CODES, WAY_OUT, Packing
+from eigengap.sources.files.paths import needed
+from eigengap.sources.reader import unreadable
 from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of decoded chunks in memory, so that none is decoded twice
 WHOLE_ROWS = 2 << 20  # bytes of rows read together where some columns are chosen
 NETCDF = "_NCProperties"  # attribute of every NetCDF 4 file
 SLOTS = 10_007  # a prime, as HDF5 wants it
+ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)  # of h5py
+DAMAGED = "it is damaged ({}); copy it anew"
 
 
 class Hdf5Reader(ArrayReader):
@@ -45,7 +52,7 @@ class Hdf5Reader(ArrayReader):
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
-        with self._opened(1 << 20) as file, self._named_errors():
+        with self._opened(1 << 20) as file, unreadable(self.where, ERRORS, DAMAGED):
             self._member = self._choose(file, member)
             self.where = f"{path}::{self._member}"
             data = file[self._member]
@@ -57,7 +64,8 @@ class Hdf5Reader(ArrayReader):
             require_plausible(self.where, prod(shape) * dtype.itemsize, self._stamp.size)
             labels = _labels(data, int(shape[1]))
             require_chunk(self.where, data.chunks, dtype.itemsize)
-            self._band = _band_bytes(data)
+            rows, width = data.chunks or (0, 1)
+            self._band = rows * width * -(-shape[1] // width) * dtype.itemsize  # bytes side by side
         self._describe(dtype, shape, columns, labels, self._packing)
 
     def _choose(self, file: Any, member: str | None) -> str:
@@ -73,43 +81,26 @@ class Hdf5Reader(ArrayReader):
         try:
             return choose_member(self.where, shapes, member)
         except UnreadableError as error:
-            link = outside_link(file)
-            if link is None:
-                raise
-            raise UnreadableError(
-                self.where,
-                f"{quote(link[0])} is a link to another file ({quote(link[1])}), which is not "
-                "followed; give the path of that file",
-            ) from error
+            for name, link in _links(file).items():
+                if hasattr(link, "filename"):  # h5py.ExternalLink
+                    raise UnreadableError(
+                        self.where,
+                        f"{quote(name)} is a link to another file ({quote(link.filename)}), which "
+                        "is not followed; give the path of that file",
+                    ) from error
+            raise
 
     @contextmanager
     def _opened(self, cache: int) -> Iterator[Any]:
-        try:
-            import h5py
-        except ImportError as error:
-            raise MissingExtraError("reading HDF5", "h5py", "files") from error
-        try:
+        h5py = needed("reading HDF5", "h5py")
+        with unreadable(self.where, ERRORS, "it is not a whole HDF5 file ({}); copy it anew"):
             file = h5py.File(self._path, "r", rdcc_nbytes=cache, rdcc_nslots=SLOTS)
-        except (OSError, RuntimeError) as error:
-            raise UnreadableError(
-                self.where, f"it is not a whole HDF5 file ({error}); copy it anew"
-            ) from error
         with file:
             yield file
 
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """Let errors of h5py name the file."""
-        try:
-            yield
-        except (UnreadableError, MemoryError):
-            raise
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
-            raise UnreadableError(self.where, f"it is damaged ({error}); copy it anew") from error
-
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         with self._opened(min(MOST_CACHE, max(1 << 20, self._band))) as file:
-            with self._named_errors():
+            with unreadable(self.where, ERRORS, DAMAGED):
                 data = file[self._member]
             for start in range(0, len(data), rows):
                 stop = min(start + rows, len(data))
@@ -135,14 +126,9 @@ class Hdf5Reader(ArrayReader):
 
     def _fill(self, data: Any, block: NDArray[Any], start: int) -> None:
         stop = start + len(block)
-        try:
+        what = f"rows {start} to {stop - 1} cannot be read ({{}}); write the file anew, or leave "
+        with unreadable(self.where, ERRORS, what + "those rows out"):
             data.read_direct(block, np.s_[start:stop])
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise UnreadableError(
-                self.where,
-                f"rows {start} to {stop - 1} cannot be read ({error}); write the file anew, or "
-                "leave those rows out",
-            ) from error
 
 
 def _shapes(file: Any) -> dict[str, tuple[int, ...]]:
@@ -179,15 +165,6 @@ def _attributes(data: Any, where: str) -> dict[str, Any]:
     return found
 
 
-def _band_bytes(data: Any) -> int:
-    """Bytes of the chunks that lie side by side across all columns."""
-    if data.chunks is None:
-        return 0
-    rows, width = data.chunks
-    across = -(-data.shape[1] // width)
-    return int(rows * width * across * data.dtype.itemsize)
-
-
 DEEPEST = 16  # virtual datasets of virtual datasets
 
 
@@ -200,13 +177,16 @@ def require_inside(data: Any, where: str, depth: int = 0) -> None:
         return
     sources = data.virtual_sources()
     others = [source.file_name for source in sources if source.file_name != "."]
+    lie = f"the parts of the virtual {quote(data.name)} lie"
     if others or depth > DEEPEST:
-        raise _outside(where, f"the parts of the virtual {quote(data.name)} lie", others)
+        raise _outside(where, lie, others)
     for source in sources:
-        part = data.file.get(source.dset_name)  # None where there is none: it reads as fill values
-        if part is not None:
-            _require_same_file(part, data, where)
-            require_inside(part, where, depth + 1)
+        part = data.file.get(source.dset_name)
+        if part is None:  # it reads as fill values
+            continue
+        if part.file.filename != data.file.filename:
+            raise _outside(where, lie, [part.file.filename])
+        require_inside(part, where, depth + 1)
 
 
 def require_self_contained(file: Any, where: str, size: int) -> None:
@@ -225,26 +205,11 @@ def require_self_contained(file: Any, where: str, size: int) -> None:
             require_plausible(where, item.size * item.id.get_type().get_size(), size)
 
 
-def outside_link(file: Any) -> tuple[str, str] | None:
-    """Name and file of the first link to another file."""
-    import h5py
-
-    links = _links(file).items()
-    found = ((name, link.filename) for name, link in links if isinstance(link, h5py.ExternalLink))
-    return next(found, None)
-
-
 def _links(file: Any) -> dict[str, Any]:
     """Every link of a file, none of them followed."""
     found: dict[str, Any] = {}
     file.visititems_links(lambda name, link: found.__setitem__(name, link))
     return found
-
-
-def _require_same_file(part: Any, data: Any, where: str) -> None:
-    if part.file.filename != data.file.filename:
-        what = f"the parts of the virtual {quote(data.name)} lie"
-        raise _outside(where, what, [part.file.filename])
 
 
 def _outside(where: str, what: str, others: list[str]) -> UnreadableError:

@@ -7,7 +7,6 @@ is read so, some columns at a time; a larger one in batches of rows, with a buff
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.columns import (
@@ -27,7 +26,8 @@ from eigengap.sources.files.columns import (
     not_numeric,
     write_across,
 )
-from eigengap.sources.reader import FileReader
+from eigengap.sources.files.paths import needed
+from eigengap.sources.reader import FileReader, unreadable
 from eigengap.sources.wording import first_repeated, quote
 
 # Bytes that are decoded together, and that are buffered between file and decoder for all columns:
@@ -46,37 +46,27 @@ class ParquetReader(FileReader):
 
     def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(path)
-        file = self._opened(0)
-        try:
-            schema, facts = file.schema_arrow, file.metadata
-            self._chosen = self._numeric(schema, columns)
-            fields = [schema.field(j) for j in self._chosen]
-            self.names = self._unique([field.name for field in fields])
-            self.n_features = len(fields)
-            self.n_rows = facts.num_rows
-            self.dtype = F4 if fields and all(_is_single(f.type) for f in fields) else F8
-            self._kinds = [field.type for field in fields]
-            self.long = np.array([str(kind) in ("int64", "uint64") for kind in self._kinds], bool)
-        finally:
-            file.close()
+        with self._opened(0) as file:
+            schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
+        fields = [schema.field(j) for j in self._numeric(schema, columns)]
+        self.names = self._unique([field.name for field in fields])
+        self.n_features = len(fields)
+        kinds = [str(field.type) for field in fields]
+        self.dtype = F4 if set(kinds) == {"float"} else F8
+        self.long = np.array([kind in ("int64", "uint64") for kind in kinds], bool)
 
     def _opened(self, buffer: int) -> Any:
-        try:
-            import pyarrow as pa
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
-        try:
+        parquet = needed("reading Parquet", "pyarrow.parquet")
+        import pyarrow as pa
+
+        errors, what = (pa.ArrowException, OSError), "it is not a whole Parquet file ({})"
+        with unreadable(self.where, errors, what + "; copy it anew"):
             return parquet.ParquetFile(
                 arrow_path(self._path),
                 buffer_size=buffer,
                 pre_buffer=False,  # or the whole row group would be read before its first row
                 page_checksum_verification=True,
             )
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableError(
-                self.where, f"it is not a whole Parquet file ({_first_line(error)}); copy it anew"
-            ) from error
 
     def _numeric(self, schema: Any, columns: Any) -> list[int]:
         labels = list(schema.names)
@@ -106,26 +96,25 @@ class ParquetReader(FileReader):
         return tuple(names)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        import pyarrow as pa
+
         block = 8 * rows * self.n_features
         batch = _within(block // 4, BATCH)
-        file = self._opened(0)
-        try:
+        with self._opened(0) as file:
             groups = _groups(file.metadata)
-            largest = 8 * self.n_features * max((stop - start for start, stop in groups), default=0)
-            if largest > WHOLE * block:
-                file.close()
-                file = self._opened(
-                    max(LEAST_BUFFER, _within(block // 2, BUFFERED) // self.n_features)
-                )
-            fill = self._in_batches if largest > WHOLE * block else self._as_a_whole
+        buffer, fill = 0, self._as_a_whole
+        if any(stop - start > WHOLE * rows for start, stop in groups):
+            buffer = max(LEAST_BUFFER, _within(block // 2, BUFFERED) // self.n_features)
+            fill = self._in_batches
+        with self._opened(buffer) as file:
             blocks = Blocks(rows, self.n_features, self.dtype)
             for group, (start, stop) in enumerate(groups):
-                with self._named_errors(group, start, stop):
+                what = f"row group {group} (rows {start} to {stop - 1}) cannot be read ({{}}); "
+                what += "write the file anew, or leave those rows out"
+                with unreadable(self.where, (pa.ArrowException, OSError, ValueError), what):
                     for _ in fill(file, group, stop - start, blocks, batch):
                         yield from blocks.full()
             yield from blocks.rest()
-        finally:
-            file.close()
 
     def _as_a_whole(
         self, file: Any, group: int, count: int, blocks: Blocks, batch: int
@@ -154,34 +143,14 @@ class ParquetReader(FileReader):
         schema = part.schema  # a name with a dot in it may bring others along
         return [arrow_to_float(part.column(schema.get_field_index(name))) for name in names]
 
-    @contextmanager
-    def _named_errors(self, group: int, start: int, stop: int) -> Iterator[None]:
-        """Let errors of a row group name the file and its rows."""
-        import pyarrow as pa
-
-        try:
-            yield
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, UnreadableError):
-                raise
-            raise UnreadableError(
-                self.where,
-                f"row group {group} (rows {start} to {stop - 1}) cannot be read "
-                f"({_first_line(error)}); write the file anew, or leave those rows out",
-            ) from error
-
     @property
     def bytes_per_pass(self) -> int:
         # Asked for when a pass has gone well: of damaged metadata pyarrow would make an end of the
         # process here, and an error while it reads.
         if self._bytes is None:
-            file = self._opened(0)
-            try:
+            damaged = unreadable(self.where, (UnicodeDecodeError,), "it is damaged ({})")
+            with self._opened(0) as file, damaged:
                 self._bytes = _bytes_of(file.metadata, set(self.names or ()))
-            except UnicodeDecodeError as error:
-                raise UnreadableError(self.where, f"it is damaged ({error})") from error
-            finally:
-                file.close()
         return self._bytes
 
 
@@ -208,10 +177,6 @@ def _within(size: int, bounds: tuple[int, int]) -> int:
     return min(high, max(low, size))
 
 
-def _is_single(kind: Any) -> bool:
-    return str(kind) == "float"
-
-
 def _bytes_of(facts: Any, names: set[str]) -> int:
     """Compressed bytes of the columns that are read."""
     total = 0
@@ -222,7 +187,3 @@ def _bytes_of(facts: Any, names: set[str]) -> int:
             if part.path_in_schema.partition(".list")[0] in names:
                 total += part.total_compressed_size
     return total
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:200]

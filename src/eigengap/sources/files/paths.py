@@ -7,13 +7,24 @@ import os
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from eigengap.exceptions import UnreadableError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.wording import words
 
 INSIDE = "::"  # between a file and the array in it
+
+
+def needed(what: str, module: str, extra: str = "files") -> Any:
+    """A module of a package that not everybody has installed; without it, how to install it."""
+    package = module.partition(".")[0]
+    try:
+        import_module(package)
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(what, package, extra) from error
 
 
 @dataclass(frozen=True)
@@ -44,9 +55,16 @@ def find_files(path: Any) -> list[Address]:
     if glob.has_magic(text):
         found = sorted(glob.glob(text, recursive=True), key=_natural)
         if not found:
-            raise FileNotFoundError(f"no file matches {words().path(text)}{_beside(text)}")
+            raise FileNotFoundError(f"no file matches {words().path(text)}{_close_to(text)}")
         return [Address(Path(one), member or None) for one in found]
-    raise FileNotFoundError(_missing(text))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+        raise FileNotFoundError(
+            f"{words().path(text)} is an address on a network, and files are read from this "
+            "machine: copy it here first"
+        )
+    if not _exists(os.path.dirname(text) or "."):
+        raise FileNotFoundError(f"{words().path(text)} does not exist, nor does its folder")
+    raise FileNotFoundError(f"{words().path(text)} does not exist{_close_to(text)}")
 
 
 def _exists(text: str) -> bool:
@@ -61,19 +79,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(p) if p.isdecimal() else -1, p) for p in re.split(r"(\d+)", text)]
 
 
-def _missing(text: str) -> str:
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
-        return (
-            f"{words().path(text)} is an address on a network, and files are read from this "
-            "machine: copy it here first"
-        )
-    folder = os.path.dirname(text) or "."
-    if not _exists(folder):
-        return f"{words().path(text)} does not exist, nor does its folder"
-    return f"{words().path(text)} does not exist{_beside(text)}"
-
-
-def _beside(text: str) -> str:
+def _close_to(text: str) -> str:
     """Names in the same folder that may have been meant."""
     folder, name = os.path.split(text)
     try:
@@ -96,23 +102,14 @@ MAGIC = (
 )
 COMPRESSED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\x28\xb5\x2f\xfd", "zstd"))
 SUFFIXES = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".hdf": "hdf5",
-    ".zarr": "zarr",
+    **{".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet"},
+    **{".h5": "hdf5", ".hdf5": "hdf5", ".hdf": "hdf5", ".zarr": "zarr"},
 }
 ZARR = (".zarray", ".zgroup", "zarr.json")  # one of these lies in the folder of an array or group
+PICKLE = "a pickle, and loading one runs whatever code it holds"
 REFUSED = {
-    ".pkl": "a pickle, and loading one runs whatever code it holds",
-    ".pickle": "a pickle, and loading one runs whatever code it holds",
-    ".joblib": "a pickle, and loading one runs whatever code it holds",
-    ".xlsx": "a spreadsheet; save it as CSV",
-    ".xls": "a spreadsheet; save it as CSV",
-    ".ods": "a spreadsheet; save it as CSV",
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), PICKLE),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
     ".feather": "a Feather file; write it as Parquet",
     ".arrow": "an Arrow file; write it as Parquet",
 }
@@ -154,14 +151,10 @@ def format_of(path: Path) -> Format:
     for magic, name in COMPRESSED:
         if head.startswith(magic):
             return Format("csv", name)
-    return _by_name(where, suffix, head)
-
-
-def _by_name(where: str, suffix: str, head: bytes) -> Format:
-    name = SUFFIXES.get(suffix)
-    if name == "hdf5":  # what makes it one may stand further on
-        return Format(name)
-    if name is not None:
+    named = SUFFIXES.get(suffix)
+    if named == "hdf5":  # what makes it one may stand further on
+        return Format(named)
+    if named is not None:
         raise UnreadableError(
             where,
             f"it is named like a {suffix} file but does not begin as one ({head[:8]!r}): another "

@@ -12,20 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.contents import (
+    CODES,
     ArrayReader,
+    Packing,
     choose_member,
+    decoded_fill_value,
     float_type,
     names_from,
     require_chunk,
     require_plausible,
 )
-from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
-from eigengap.sources.reader import Stamp
+from eigengap.sources.files.paths import needed
+from eigengap.sources.reader import Stamp, unreadable
 from eigengap.sources.wording import quote
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
+ERRORS = (Exception,)  # stores and codecs raise what they like
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
@@ -57,16 +61,9 @@ class ZarrReader(ArrayReader):
         self._chunk_rows, self._row_bytes = int(node.chunks[0]), self._d * dtype.itemsize
 
     def _opened(self) -> Any:
-        try:
-            import zarr
-        except ImportError as error:
-            raise MissingExtraError("reading Zarr", "zarr", "files") from error
-        try:
+        zarr = needed("reading Zarr", "zarr")
+        with unreadable(self.where, ERRORS, "it is no Zarr array or group ({}); copy it anew"):
             return zarr.open(str(self._path), mode="r")
-        except Exception as error:  # stores and codecs raise what they like
-            raise UnreadableError(
-                self.where, f"it is no Zarr array or group ({error}); copy it anew"
-            ) from error
 
     @property
     def bytes_per_pass(self) -> int | None:
@@ -78,7 +75,9 @@ class ZarrReader(ArrayReader):
         step = self._step(rows)
         for start in range(0, array.shape[0], step):
             stop = min(start + step, array.shape[0])
-            band = self._band(array, start, stop)
+            what = f"rows {start} to {stop - 1} cannot be read ({{}}); write the array anew, or "
+            with unreadable(self.where, ERRORS, what + "leave those rows out"):
+                band = np.asarray(array[start:stop])
             for at in range(0, len(band), rows):
                 part = band[at : at + rows]
                 if self._chosen is not None:
@@ -96,16 +95,6 @@ class ZarrReader(ArrayReader):
         if chunk <= rows:
             return rows // chunk * chunk
         return chunk if chunk * self._row_bytes <= MOST_BAND else rows
-
-    def _band(self, array: Any, start: int, stop: int) -> NDArray[Any]:
-        try:
-            return np.asarray(array[start:stop])
-        except Exception as error:  # stores and codecs raise what they like
-            raise UnreadableError(
-                self.where,
-                f"rows {start} to {stop - 1} cannot be read ({error or type(error).__name__}); "
-                "write the array anew, or leave those rows out",
-            ) from error
 
 
 def _attributes(array: Any) -> dict[str, Any]:
@@ -143,10 +132,22 @@ WIDEST = 8  # bytes of a number, at most
 def require_sound(path: Path) -> None:
     """Refuse chunks without length, arrays that are not there, and codecs that run code."""
     stored = Stamp.of(path).size
-    for file in _files(path):
+    folders = ((folder, FILES.intersection(names)) for folder, _, names in os.walk(path))
+    for file in (Path(folder) / name for folder, names in folders for name in sorted(names)):
         where = str(file)
-        for part in _parts(_read(file)):
-            _require_chunks(part, where)
+        try:
+            document = json.loads(file.read_bytes())
+        except (ValueError, RecursionError):
+            raise UnreadableError(where, "it is no JSON of Zarr; copy the folder anew") from None
+        for part in _parts(document):
+            for key in CHUNKS:
+                lengths = part.get(key)
+                if isinstance(lengths, list) and any(type(n) is int and n < 1 for n in lengths):
+                    raise UnreadableError(
+                        where,
+                        f"{quote(key)} is {lengths!s:.60}, and every chunk has a length; write it "
+                        "anew",
+                    )
             if any(str(part.get(key)).rpartition(".")[2] == "pickle" for key in CODECS):
                 raise UnreadableError(
                     where,
@@ -156,18 +157,6 @@ def require_sound(path: Path) -> None:
             shape = part.get("shape")
             if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
                 require_plausible(str(path), prod(shape) * WIDEST, stored)
-
-
-def _files(path: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(path):
-        yield from (Path(folder) / name for name in sorted(FILES.intersection(names)))
-
-
-def _read(file: Path) -> Any:
-    try:
-        return json.loads(file.read_bytes())
-    except (ValueError, RecursionError):
-        raise UnreadableError(str(file), "it is no JSON of Zarr; copy the folder anew") from None
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:
@@ -180,13 +169,3 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(v for k, v in found.items() if not k.endswith(("attributes", ".zattrs")))
         elif isinstance(found, list):
             waiting.extend(found)
-
-
-def _require_chunks(part: dict[str, Any], where: str) -> None:
-    for key in CHUNKS:
-        lengths = part.get(key)
-        if isinstance(lengths, list) and any(type(n) is int and n < 1 for n in lengths):
-            raise UnreadableError(
-                where,
-                f"{quote(key)} is {lengths!s:.60}, and every chunk has a length; write it anew",
-            )

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.sources.sinks.base import Sink
-from eigengap.sources.sinks.binary import Hdf5Sink, NpySink, ParquetSink, ZarrSink
-from eigengap.sources.sinks.csv_sink import CsvSink
+from eigengap.sources.sinks.formats import CsvSink, Hdf5Sink, NpySink, ParquetSink, ZarrSink
 
 SUFFIXES = ".npy, .csv, .csv.gz, .parquet, .zarr, .h5"
 SINKS: dict[tuple[str, ...], type[Sink]] = {

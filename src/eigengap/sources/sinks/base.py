@@ -190,22 +190,18 @@ class Sink(ABC):
     def _publish(self) -> None:
         """Rename to the final name."""
         assert self._part is not None
-        if self._target.is_dir():
-            self._replace_folder(self._part.path)
-        else:
+        if not self._target.is_dir():
             self._part.publish()
+        else:  # a folder in two steps, undone if the second fails: one step is impossible
+            old = self._part.path.with_suffix(".old")
+            os.rename(self._target, old)
+            try:
+                os.rename(self._part.path, self._target)
+            except BaseException:
+                os.rename(old, self._target)
+                raise
+            shutil.rmtree(old)
         sync_folder(self._target.parent)
-
-    def _replace_folder(self, new: Path) -> None:
-        """Replace a folder in two steps, undone if the second fails: one step is impossible."""
-        old = new.with_suffix(".old")
-        os.rename(self._target, old)
-        try:
-            os.rename(new, self._target)
-        except BaseException:
-            os.rename(old, self._target)
-            raise
-        shutil.rmtree(old)
 
     def _discard(self) -> None:
         self._waiting = []
@@ -243,13 +239,10 @@ class FileSink(Sink):
             self._file.close()
 
 
+MESSAGES = {errno.ENOSPC: "No space left", errno.EDQUOT: "quota", errno.EFBIG: "File too large"}
+
+
 def _number_in(text: str) -> int:
     """The error number that a library's message describes."""
-    for number, name in (
-        (errno.ENOSPC, "No space left"),
-        (errno.EDQUOT, "quota"),
-        (errno.EFBIG, "File too large"),
-    ):
-        if name in text or f"errno = {number}" in text:
-            return number
-    return errno.EIO
+    found = (n for n, name in MESSAGES.items() if name in text or f"errno = {n}" in text)
+    return next(found, errno.EIO)

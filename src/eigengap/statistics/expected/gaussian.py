@@ -8,7 +8,7 @@ missing values, Ilin and Raiko 2010, section 4.3), so it needs only
 
 and the M-step of all features is d small linear systems A_j w~_j = B_j. PPCA pools the residual
 variances, factor analysis keeps them apart; the rest is the same code. r is x measured from a fixed
-shift. The posteriors of z behind the expectations are in `models.gaussian.row_posterior`.
+shift. The posteriors of z behind the expectations are in `models.gaussian.posterior`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ import numpy as np
 
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack, packed_diagonal, packed_size, unpack
-from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows
-from eigengap.models.gaussian.posterior import RowPosteriors
-from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors, times_packed
-from eigengap.runtime.scratch import Scratch
+from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows, Scratch
+from eigengap.models.gaussian.posterior import (
+    BlockCoefficients,
+    Coefficients,
+    RowPosteriors,
+    times_packed,
+)
 from eigengap.statistics.additive import Additive
 
 scratch = Scratch()
@@ -51,9 +54,9 @@ class Expected(Additive):
     @classmethod
     def of(cls, rows: ObservedRows, coefficients: Coefficients, passes: int = 1) -> Expected:
         """Statistics of one block under the current parameters: an E-step."""
-        sums = Sums(rows, coefficients.q)
-        for chunk, part in row_posteriors(rows, coefficients, passes, scratch):
-            sums.add(chunk, part, chunk.weight)
+        sums, block = Sums(rows, coefficients.q), BlockCoefficients.of(rows, coefficients)
+        for chunk in rows.chunks(coefficients.q):
+            sums.add(chunk, block.posteriors(chunk, passes, scratch), chunk.weight)
         return sums.expected(rows.squares, rows.cells)
 
     @property
@@ -200,12 +203,9 @@ def in_other_units(expected: Expected, a: Array, b: Array) -> Expected:
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
-    """A linear-Gaussian model in the making, its mean measured from the rows' shift."""
+class Parameters(Coefficients):
+    """A linear-Gaussian model in the making: an M-step leaves it, the next E-step takes it."""
 
-    W: Array  # (d, q)
-    delta: Array  # (d,) mu - shift
-    psi: Array  # (d,)
     nu: float = inf  # degrees of freedom; finite for multivariate t
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array, pack_outer, packed_size, twice_off_diagonal
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors, times_packed
+from eigengap.models.gaussian.posterior import BlockCoefficients, times_packed
 from eigengap.sources.base import Block
 from eigengap.sources.wording import column
 from eigengap.statistics.additive import Additive
@@ -69,8 +69,9 @@ class NoisyExpected(Additive):
         sums = Sums(rows, q)
         A2, B2 = np.zeros((packed_size(q + 1), d)), np.zeros((q + 1, d))
         squares2, precision = np.zeros(d), np.zeros(d)
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        for chunk, part in row_posteriors(rows, coefficients, passes, scratch):
+        block = BlockCoefficients.of(rows, current)
+        for chunk in rows.chunks(q):
+            part = block.posteriors(chunk, passes, scratch)
             V = part.V
             assert V is not None  # the rows have measurement errors
             E, z = sums.add(chunk, part, chunk.weight)

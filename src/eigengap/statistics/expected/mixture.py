@@ -17,7 +17,7 @@ import numpy as np
 from eigengap.linalg import Array
 from eigengap.models.gaussian.mixture import Posteriors, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import (
     Constraints,

@@ -19,7 +19,7 @@ from scipy.special import digamma
 
 from eigengap.linalg import Array, pack, packed_size
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
+from eigengap.models.gaussian.posterior import BlockCoefficients
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import (
     Constraints,
@@ -49,15 +49,13 @@ class StudentExpected(Additive):
     minus_log_u: float  # -sum of w E[ln u]
 
     @classmethod
-    def of(
-        cls, rows: ObservedRows, coefficients: Coefficients, nu: float, passes: int = 1
-    ) -> StudentExpected:
+    def of(cls, rows: ObservedRows, current: Parameters, passes: int = 1) -> StudentExpected:
         """Statistics of one block under the current parameters: an E-step."""
-        sums = Sums(rows, coefficients.q)
+        sums, block, nu = Sums(rows, current.q), BlockCoefficients.of(rows, current), current.nu
         squares = np.zeros(rows.d)
         excess = minus_log_u = 0.0
-        for chunk, gaussian in row_posteriors(rows, coefficients, passes, scratch):
-            part = replace(gaussian, nu=nu)
+        for chunk in rows.chunks(current.q):
+            part = replace(block.posteriors(chunk, passes, scratch), nu=nu)
             w = np.ones(len(part.at)) if chunk.weight is None else chunk.weight
             p, u = part.row_cells, part.expected_u
             above = (p - part.distance) / (nu + part.distance)  # u - 1, without its rounding

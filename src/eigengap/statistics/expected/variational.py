@@ -40,7 +40,7 @@ from eigengap.linalg import (
     unpack,
 )
 from eigengap.models.gaussian.bayesian import Gammas
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients, UncertainCoefficients
 from eigengap.statistics.expected.gaussian import Expected
 
 
@@ -75,7 +75,7 @@ class VariationalPosterior:
         """What q(Z) needs: E[w~], E[w~ w~^T] and E[tau]."""
         psi = np.broadcast_to(1.0 / self.tau.mean(), (self.d,))
         W = np.ascontiguousarray(self.mean[:-1].T)
-        return Coefficients(W, self.mean[-1], psi, self.cov)
+        return UncertainCoefficients(W, self.mean[-1], psi, self.cov)
 
     def second_moment(self) -> Array:
         """Q~ = sum_j E[w~_j w~_j^T], (q + 1, q + 1)."""

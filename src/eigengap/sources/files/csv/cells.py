@@ -1,11 +1,18 @@
-"""What a cell of a CSV file means: a number, a missing value, or text."""
+"""What a cell of a CSV file means: a number, a missing value, or text.
+
+Text that was probably meant to be a number is never read as one: 1,000 may be a thousand or one. It
+is only put into words, with the way to write it (`likeness_of`).
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from math import nan
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite, nan
 from typing import Any
+
+from eigengap.sources.wording import quote
 
 # The spellings of "missing" that pandas takes by default, and a cell with nothing in it.
 MISSING_TEXTS = frozenset(
@@ -80,3 +87,203 @@ def has_decimal_comma(text: str) -> bool:
 
 def has_decimal_point(text: str) -> bool:
     return "." in text and _NUMBER.fullmatch(text.strip(WHITE)) is not None
+
+
+MINUS = "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"  # signs and dashes that look like one
+SPACES = " \u00a0\u2007\u2009\u202f"
+APOSTROPHES = "'\u2019"
+MONEY = "$€£¥₹¢₽₩₪₫฿"
+MULTIPLES = {"k": 10**3, "K": 10**3, "M": 10**6, "Mio": 10**6, "bn": 10**9, "B": 10**9, "G": 10**9}
+LONGEST = 40  # characters
+_SOME_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_COMMENT = re.compile(r"\s*(?:#|//|;)|\s+%(?=.)")  # behind a number; 5 % is a percentage
+PARTED = {
+    "_": "a number with underscores",
+    SPACES: "thousands parted by spaces",
+    APOSTROPHES: "thousands parted by apostrophes",
+    ",": "thousands parted by commas",
+}
+# A pattern, what it looks like, and the way to write what is meant; the first that matches.
+NOTATIONS: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        r"[+-]?\d+(?:\.\d*)?",  # no number to us, but one to Python
+        "a number in digits of another script",
+        lambda found: f"write {''.join(str(int(c)) if c.isdecimal() else c for c in found[0])}",
+    ),
+    (
+        r"[+-]?0[xX][0-9a-fA-F]{1,12}",
+        "a hexadecimal number",
+        lambda found: f"write {int(found[0], 16)}",
+    ),
+    (
+        r"[+-]?[1-9]\d{0,2},\d{3}",
+        "thousands parted by a comma, or a decimal comma",
+        lambda found: (
+            f"write {found[0].replace(',', '')} or {found[0].replace(',', '.')}, as meant"
+        ),
+    ),
+    (
+        r"[+-]?\d{1,3}(?:\.\d{3})+,\d+",
+        "thousands parted by points, with a decimal comma",
+        lambda found: f"write {found[0].replace('.', '').replace(',', '.')}",
+    ),
+    (
+        r"[+-]?[1-9]\d{0,2}(?:\.\d{3}){2,}",
+        "thousands parted by points",
+        lambda found: f"write {found[0].replace('.', '')}",
+    ),
+    (
+        r"(?a:[+-]?(?:\d+\.?\d*|\.\d+)[dD][+-]?\d+)",  # 1.5D+03
+        "a number as Fortran writes it",
+        lambda found: f"write {re.sub('[dD]', 'e', found[0])}",
+    ),
+    (
+        rf"(?a:[<>≤≥]=?\s*({_SOME_NUMBER}))",
+        "a bound and not a value",
+        lambda found: f"write the number to go by, for instance {found[1]}",
+    ),
+    (
+        r"(?a:\((\d+\.?\d*|\.\d+)\))",
+        "a negative number in brackets, as accountants write it",
+        lambda found: f"write -{found[1]}",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """A likeness, and the way to write what is meant."""
+
+    like: str  # "a percentage"
+    way: str  # "write 0.05, or 5 without the sign"
+    is_sure: bool = True  # else only where the other cells of the column are numbers
+
+    def __str__(self) -> str:
+        return f"looks like {self.like}: {self.way}"
+
+
+def likeness_of(cell: str, decimal: str = ".") -> Likeness | None:
+    """What a text resembles; None where it resembles no number.
+
+    `decimal` is the mark in the numbers of its file.
+
+    >>> print(likeness_of("1_000"))
+    looks like a number with underscores: write 1000
+    >>> print(likeness_of("5%"))
+    looks like a percentage: write 0.05 or, in all of the column, 5 without the sign
+    >>> print(likeness_of("1,5"))
+    looks like a decimal comma: write 1.5; commas are read where cells are parted by semicolons
+    >>> likeness_of("?") is likeness_of("12 Main St") is None
+    True
+    """
+    text = cell.strip()
+    if is_followed_by_comment(text):
+        number = _COMMENT.split(text)[0].strip()
+        return Likeness(
+            "a number with a comment", f"write {number}; comments stand on lines of their own"
+        )
+    if not text or len(text) > LONGEST or Cells(decimal=decimal).number(text) is not None:
+        return None
+    if decimal == ",":
+        return _among_commas(text)
+    return _with_sign(text) or _in_other_notation(text) or _with_unit(text) or _several(text)
+
+
+def is_followed_by_comment(cell: str) -> bool:
+    """Whether a mark of comments stands behind a number."""
+    number, *comment = _COMMENT.split(cell, maxsplit=1)
+    pattern = _SOME_NUMBER.replace(r"\.", "[.,]")
+    return bool(comment) and re.fullmatch(pattern, number.strip()) is not None
+
+
+def _among_commas(text: str) -> Likeness | None:
+    if re.fullmatch(r"\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})?", text, re.ASCII):
+        return None  # a date
+    if "." in text and re.fullmatch(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?", text, re.ASCII):
+        return Likeness(
+            "a number with points", "write all numbers of the file with a decimal comma"
+        )
+    found = likeness_of(text.replace(",", "."))
+    return found and replace(found, way=re.sub(r"\.(?=\d)", ",", found.way))
+
+
+def _with_sign(text: str) -> Likeness | None:
+    """A typographic minus, a percent sign, or that of a currency."""
+    if text[0] in MINUS and (number := _plain("-" + text[1:].strip())) is not None:
+        return Likeness(
+            f"a negative number with a typographic minus sign (U+{ord(text[0]):04X})",
+            f"write {number}, with the hyphen of the keyboard",
+        )
+    if text[-1] in "%‰" and (number := _plain(text[:-1].strip())) is not None:
+        like, whole = ("a percentage", 100) if text[-1] == "%" else ("a number per thousand", 1000)
+        return Likeness(
+            like,
+            f"write {float(number) / whole:.15g} or, in all of the column, {number} without the "
+            "sign",
+        )
+    signed = re.fullmatch(rf"([+-])[{MONEY}](.+)", text)
+    number = _plain(signed[1] + signed[2] if signed else text.strip(MONEY + SPACES))
+    if number is not None and set(text) & set(MONEY):
+        return Likeness("a sum of money", f"write {number} without the sign")
+    return None
+
+
+def _in_other_notation(text: str) -> Likeness | None:
+    for pattern, like, way in NOTATIONS:
+        if found := re.fullmatch(pattern, text):
+            return Likeness(like, way(found))
+    for marks, like in PARTED.items():
+        if (number := _joined(text, marks)) is not None:
+            return Likeness(like, f"write {number}")
+    if has_decimal_comma(text):
+        number = text.replace(",", ".")
+        return Likeness(
+            "a decimal comma",
+            f"write {number}; commas are read where cells are parted by semicolons",
+        )
+    return None
+
+
+def _with_unit(text: str) -> Likeness | None:
+    found = re.fullmatch(rf"({_SOME_NUMBER})([{SPACES}]?)([^\W\d_]{{1,4}}|°[CF]?)", text)
+    if found is None:
+        return None
+    if times := MULTIPLES.get(found[3]):
+        return Likeness(
+            f"a multiple of {times:,d}".replace(",", " "),
+            f"write it out, {float(found[1]) * times:.15g} if that is meant",
+            False,
+        )
+    unit = quote(found[3])[1:-1]
+    is_sure = bool(found[2])  # 5 kg; 12A may be a code
+    return Likeness(f"a number with a unit ({unit})", f"write {found[1]}", is_sure)
+
+
+def _several(text: str) -> Likeness | None:
+    """A line whose cells are parted by spaces."""
+    cells = text.split()
+    if len(cells) < 2 or any(Cells().number(cell) is None for cell in cells):
+        return None
+    return Likeness(
+        f"{len(cells)} numbers parted by spaces",
+        "put a comma, a semicolon or a tab between the cells of all lines",
+    )
+
+
+def _joined(text: str, marks: str) -> str | None:
+    """A number without the marks between its digits; the groups are threes but for underscores."""
+    groups = r"\d+(?:_\d+)+" if marks == "_" else rf"\d{{1,3}}(?:[{marks}]\d{{3}})+"
+    if not re.fullmatch(rf"[+-]?{groups}(?:\.\d*)?", text, re.ASCII):
+        return None
+    return re.sub(f"[{marks}]", "", text)
+
+
+def _plain(text: str) -> str | None:
+    """A number as we read it, however its thousands are parted; None where it is none."""
+    for marks in (",", SPACES, APOSTROPHES, "_"):
+        text = _joined(text, marks) or text
+    if has_decimal_comma(text):
+        text = text.replace(",", ".")
+    number = Cells().number(text)
+    is_one = number is not None and isfinite(number)
+    return text if is_one and re.match(r"[+-]?[\d.]", text) else None

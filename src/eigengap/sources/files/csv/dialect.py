@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, pairwise
 
 from eigengap.exceptions import UnreadableError
@@ -18,13 +19,12 @@ from eigengap.sources.files.csv.cells import (
     has_decimal_comma,
     has_decimal_point,
 )
-from eigengap.sources.files.csv.rows import LONGEST_ROW
+from eigengap.sources.files.csv.rows import BOM, LONGEST_ROW, newline_of
 from eigengap.wording import words
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINE = re.compile(rb'"?sep=([,;\t|])"?(?:\r\n|\r|\n)', re.I)  # as Excel has it
-BOM = b"\xef\xbb\xbf"
 FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
@@ -86,14 +86,11 @@ class Dialect:
         Every line ends with so many separators.
         """
         stop = self.n_columns
-        while stop > 1 and self.names is not None and self._is_bare(stop - 1):
+        while stop > 1 and self.names is not None and not self.names[stop - 1]:
+            if any(len(row.cells) < stop or row.cells[stop - 1].strip(WHITE) for row in self.head):
+                break
             stop -= 1
         return tuple(range(stop, self.n_columns))
-
-    def _is_bare(self, j: int) -> bool:
-        cells = (row.cells[j] if len(row.cells) > j else "ragged" for row in self.head)
-        is_empty = not any(cell.strip(WHITE) for cell in cells)
-        return self.names is not None and not self.names[j] and is_empty
 
 
 def find_dialect(
@@ -113,7 +110,9 @@ def find_dialect(
     top = 1 if declared is None else 2
     skipped = skipped if declared is None else declared.end()
     text = head[skipped:].decode("latin-1")  # one letter for each byte
-    separator = _separator(text) if declared is None else declared[1].decode()
+    # The one by which the first rows have equal numbers of cells, most of them numbers.
+    likely = max(SEPARATORS, key=partial(_merit, text))
+    separator = likely if declared is None else declared[1].decode()
     rows = list(islice(rows_of(text, separator, top), LOOKED_AT + 1))
     if not rows:
         raise UnreadableError(
@@ -125,23 +124,30 @@ def find_dialect(
         cells: Cells = EitherMark(missing)
     else:
         cells = Cells(missing, "." if comma is None else ",")
-    names = None
-    start, line, first = 0, top, rows[0].line
+    names, start, line = None, 0, top
+    first, *below = rows
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
-        names = _decoded(where, rows[0].cells)
-        start, line = rows[0].stop, _line_after(text, rows[0]) + top - 1
-        rows = rows[1:]
+        try:
+            names = tuple(cell.encode("latin-1").decode("utf-8") for cell in first.cells)
+        except UnicodeDecodeError as error:
+            raise UnreadableError(
+                where,
+                f"its header is not UTF-8 ({error.reason} at byte {error.start} of a name). "
+                "Convert it, e.g. with iconv -f latin1 -t UTF-8",
+            ) from None
+        start, rows = first.stop, below
+        line += text.count("\r" if "\n" not in text else "\n", 0, start)
     return Dialect(
-        separator,
-        newline_of(head),
-        cells,
-        names,
-        len(names) if names is not None else len(rows[0].cells),
-        skipped + start,
-        line,
-        tuple(rows),
-        first,
-        is_whole,
+        separator=separator,
+        newline=newline_of(head),
+        cells=cells,
+        names=names,
+        n_columns=len(first.cells),
+        start=skipped + start,
+        line=line,
+        head=tuple(rows),
+        first=first.line,
+        is_whole=is_whole,
     )
 
 
@@ -193,29 +199,18 @@ class _LongFields:
 _long_fields = _LongFields()
 
 
-def newline_of(head: bytes) -> bytes:
-    return b"\r" if b"\r" in head and b"\n" not in head else b"\n"
-
-
-def _separator(text: str) -> str:
-    """The one by which the first rows have equal numbers of cells, most of them numbers."""
-    return max(SEPARATORS, key=lambda separator: _merit(text, separator))
-
-
 def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
     rows = [row.cells for row in islice(rows_of(text, separator), 50)]
     if not rows:
         return False, False, 0.0, 0
     widths = {len(row) for row in rows}
-    some = Cells()
-    body = rows[1:] or rows
-    numbers = sum(
-        some.number(cell) is not None or (separator != "," and has_decimal_comma(cell))
-        for row in body
+    numbers = [
+        Cells().number(cell) is not None or (separator != "," and has_decimal_comma(cell))
+        for row in rows[1:] or rows
         for cell in row
-    )
-    share = numbers / sum(map(len, body))
+    ]
     divides = max(widths) > 1
+    share = sum(numbers) / len(numbers)
     return divides, divides and len(widths) == 1, share, len(rows[0])
 
 
@@ -247,23 +242,6 @@ def _in_quotes(rows: list[Row], text: str) -> bool:
     above = text[: rows[0].stop].count('"')
     below = text[rows[0].stop : rows[1].stop].count('"') if len(rows) > 1 else above
     return above == 2 * len(rows[0].cells) and below < above
-
-
-def _decoded(where: str, cells: list[str]) -> tuple[str, ...]:
-    try:
-        return tuple(cell.encode("latin-1").decode("utf-8") for cell in cells)
-    except UnicodeDecodeError as error:
-        raise UnreadableError(
-            where,
-            f"its header is not UTF-8 ({error.reason} at byte {error.start} of a name). Convert "
-            "it, e.g. with iconv -f latin1 -t UTF-8",
-        ) from None
-
-
-def _line_after(text: str, row: Row) -> int:
-    """Number of the line on which what follows a row begins."""
-    newline = "\r" if "\n" not in text else "\n"
-    return 1 + text.count(newline, 0, row.stop)
 
 
 COMPARED = 50  # rows below
@@ -299,12 +277,9 @@ def _is_like(first: Sequence[str], below: Sequence[Sequence[str]], cells: Cells)
         elif numeric:
             return False
         else:
-            is_alike |= cell in under or (bool(under) and all(map(_is_date, [cell, *under])))
+            dates = (_DATE.fullmatch(one.strip(WHITE)) for one in [cell, *under])
+            is_alike |= cell in under or (bool(under) and all(dates))
     return over_numbers and is_alike
-
-
-def _is_date(cell: str) -> bool:
-    return _DATE.fullmatch(cell.strip(WHITE)) is not None
 
 
 def _counts_up(cells: Sequence[str]) -> bool:

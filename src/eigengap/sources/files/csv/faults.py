@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from operator import itemgetter
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.columns import choice, not_numeric
-from eigengap.sources.files.csv.cells import WHITE, Cells
+from eigengap.sources.files.csv.cells import WHITE, Cells, is_followed_by_comment, likeness_of
 from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
-from eigengap.sources.files.csv.likeness import is_followed_by_comment, likeness_of
-from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.csv.rows import SKIP_NOTHING, SkippedLines
 from eigengap.sources.wording import column, quote
 from eigengap.wording import words
 
@@ -91,17 +90,6 @@ def _separators_at_end(row: Row, dialect: Dialect) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class _Guess:
-    skipped: SkippedLines
-    ragged: int  # rows of the table that still would be
-    has_header: bool
-
-    def cost(self) -> tuple[int, bool, bool]:
-        both = self.skipped.first > 0 and self.skipped.mark is not None
-        return self.ragged, not self.has_header, both
-
-
 def _way_past(row: Row, dialect: Dialect) -> str:
     """Lines to skip where a ragged row is a comment or stands above the table; else nothing."""
     names = [] if dialect.names is None else [Row(list(dialect.names), dialect.first, 0)]
@@ -110,19 +98,26 @@ def _way_past(row: Row, dialect: Dialect) -> str:
         rows.append(row)
     marks = [mark for mark in MARKS if any(_begins(one, mark) for one in rows)]
     guesses = [_guess(rows, mark, dialect.cells) for mark in (*marks, None)]
-    best = min((one for one in guesses if one is not None), key=_Guess.cost, default=None)
-    if best is None or not best.skipped:
+    possible = [guess for guess in guesses if guess is not None]
+    _, best = min(possible, key=itemgetter(0), default=((), SKIP_NOTHING))
+    if not best:
         return ""
     reasons = []
-    if best.skipped.first:
-        reasons.append(f"the table begins in line {best.skipped.first + 1}")
-    if best.skipped.mark is not None:
-        reasons.append(f"lines that begin with {quote(best.skipped.mark)} are comments")
-    return f"If {' and '.join(reasons)}, pass {best.skipped}"
+    if best.first:
+        reasons.append(f"the table begins in line {best.first + 1}")
+    if best.mark is not None:
+        reasons.append(f"lines that begin with {quote(best.mark)} are comments")
+    return f"If {' and '.join(reasons)}, pass {best}"
 
 
-def _guess(rows: Sequence[Row], mark: str | None, cells: Cells) -> _Guess | None:
-    """Where the table begins if rows with this mark are comments; None where that cannot be."""
+def _guess(
+    rows: Sequence[Row], mark: str | None, cells: Cells
+) -> tuple[tuple[int, bool, bool], SkippedLines] | None:
+    """Where the table begins if rows with this mark are comments; None where that cannot be.
+
+    First comes its cost: rows of the table that still would be ragged, whether there is no header,
+    and whether both kinds of lines would have to be skipped.
+    """
     kept = [row for row in rows if mark is None or not _begins(row, mark)]
     start, stop = _longest_run(kept)
     if stop - start < 2:
@@ -132,18 +127,16 @@ def _guess(rows: Sequence[Row], mark: str | None, cells: Cells) -> _Guess | None
     if width < 2 or (marked and (all(marked) or sum(marked) >= stop - start)):
         return None  # the mark is part of what rows hold
     has_header = is_header([row.cells for row in kept[start:stop]], cells)
-    if start and (not has_header or _is_ragged_alone(kept, start, cells)):
+    # The first row may be a header after all, of the right width or a little off.
+    if start == 1:
+        is_ragged_alone = any(cells.number(cell) is not None for cell in kept[1].cells)
+    else:
+        is_ragged_alone = len(kept[0].cells) == width
+    if start and (not has_header or is_ragged_alone):
         return None
     first = kept[start].line - 1 if start else 0
     ragged = sum(len(row.cells) != width for row in kept[start:])
-    return _Guess(SkippedLines(first, mark), ragged, has_header)
-
-
-def _is_ragged_alone(kept: Sequence[Row], start: int, cells: Cells) -> bool:
-    """Whether the first row is a header after all, of the right width or a little off."""
-    if start == 1:
-        return any(cells.number(cell) is not None for cell in kept[1].cells)
-    return len(kept[0].cells) == len(kept[start].cells)
+    return (ragged, not has_header, first > 0 and mark is not None), SkippedLines(first, mark)
 
 
 def _longest_run(rows: Sequence[Row]) -> tuple[int, int]:
@@ -184,15 +177,14 @@ def _is_label(
     texts = [j for j in chosen if cells.number(first[j]) is None]
     if len(texts) < 2:
         return False
-    numeric = {j for j in chosen if _most_are_numbers((row.cells[j] for row in below), cells)}
+    numeric = set()
+    for j in chosen:
+        column = [row.cells[j] for row in below if not cells.is_missing(row.cells[j])]
+        if 2 * sum(cells.number(cell) is not None for cell in column) > len(column):
+            numeric.add(j)
     observed = [j for j in numeric if not cells.is_missing(first[j])]
     new = [j for j in texts if j in numeric and all(row.cells[j] != first[j] for row in below)]
     return len(new) == len(observed) > 1 and 2 * len(new) >= len(numeric)
-
-
-def _most_are_numbers(column: Iterable[str], cells: Cells) -> bool:
-    found = [cells.number(cell) is not None for cell in column if not cells.is_missing(cell)]
-    return 2 * sum(found) > len(found)
 
 
 def describe_label_rows(dialect: Dialect, chosen: Sequence[int], count: int) -> str:
@@ -200,16 +192,12 @@ def describe_label_rows(dialect: Dialect, chosen: Sequence[int], count: int) -> 
     rows = dialect.head[:count]
     texts = [_shown(row.cells[j]) for row in rows for j in chosen if row.cells[j].strip(WHITE)]
     shown = ", ".join(map(quote, texts[:MOST_UNITS])) + ", ..." * (len(texts) > MOST_UNITS)
-    if count == 1:
-        return (
-            f"line {rows[0].line} holds text where others hold numbers ({shown}), as a line of "
-            "units does. Take it out"
-        )
     *first, last = (str(row.line) for row in rows)
-    return (
-        f"lines {', '.join(first)} and {last} hold text where others hold numbers ({shown}), as "
-        "lines of units and labels do. Take them out"
-    )
+    hold, do = f"line {last} holds", "a line of units does. Take it out"
+    if first:
+        hold = f"lines {', '.join(first)} and {last} hold"
+        do = "lines of units and labels do. Take them out"
+    return f"{hold} text where others hold numbers ({shown}), as {do}"
 
 
 # Text ------------------------------------------------------------------------------------------

@@ -16,16 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import EXACT, resolve_columns, warn_rounded
 from eigengap.sources.files.columns import Columns, arrow_path, choice, in_blocks
 from eigengap.sources.files.csv.cells import MISSING_TEXTS
-from eigengap.sources.files.csv.dialect import Dialect, find_dialect, newline_of
+from eigengap.sources.files.csv.dialect import Dialect, find_dialect
 from eigengap.sources.files.csv.faults import first_fault, refuse_text_columns, require_even
-from eigengap.sources.files.csv.rows import QUOTE, count_rows, outside_quotes, row_chunks
-from eigengap.sources.files.csv.skipped import SKIP_NOTHING, SkippedLines, SkippingStream
-from eigengap.sources.reader import FileReader
+from eigengap.sources.files.csv.rows import (
+    QUOTE,
+    SKIP_NOTHING,
+    SkippedLines,
+    SkippingStream,
+    count_rows,
+    newline_of,
+    outside_quotes,
+    row_chunks,
+)
+from eigengap.sources.files.paths import needed
+from eigengap.sources.reader import FileReader, unreadable
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD_BYTES = 1 << 18  # bytes that are looked at first
@@ -80,15 +89,13 @@ class CsvReader(FileReader):
     @contextmanager
     def _raw(self) -> Iterator[Any]:
         """The bytes of the file, lines aside included."""
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtraError("reading CSV", "pyarrow", "files") from error
-        try:
-            with pa.input_stream(arrow_path(self._path), compression=self._compression) as stream:
-                yield stream
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
+        pa = needed("reading CSV", "pyarrow")
+        what = "it cannot be read to its end ({})"
+        with (
+            unreadable(self.where, (pa.ArrowException, OSError), what),
+            pa.input_stream(arrow_path(self._path), compression=self._compression) as stream,
+        ):
+            yield stream
 
     def _head(self) -> tuple[bytes, bool]:
         """The first rows, whole: three of them at least, where the file has so many.
@@ -99,7 +106,12 @@ class CsvReader(FileReader):
         with self._opened() as stream:
             first = bytes(stream.read(HEAD_BYTES))
             newline = newline_of(first)
-            for chunk, _ in row_chunks(_after(first, stream.read), HEAD_BYTES, newline, self.where):
+            waiting = [first]
+
+            def read(size: int) -> bytes:
+                return waiting.pop() if waiting else bytes(stream.read(size))
+
+            for chunk, _ in row_chunks(read, HEAD_BYTES, newline, self.where):
                 head += chunk
                 if len(first) == HEAD_BYTES and head.lstrip().count(newline) >= 3:
                     is_whole = False
@@ -114,8 +126,7 @@ class CsvReader(FileReader):
             return
         chosen = [names[j] for j in self._chosen]
         if columns is None and "" in chosen:
-            named = choice([j for j in self._chosen if names[j]])
-            raise self._nameless(names.index(""), named)
+            raise self._nameless(names.index(""), choice([j for j in self._chosen if names[j]]))
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
@@ -131,21 +142,20 @@ class CsvReader(FileReader):
 
     def _nameless(self, j: int, others: str) -> UnreadableError:
         """The error for column j, the first without a name."""
-        bare, line = self._dialect.bare, self._dialect.first
-        several = len(bare) > 1
-        if j in bare:
+        line, count = self._dialect.first, len(self._dialect.bare)
+        if j in self._dialect.bare:
+            end, it, s = "a separator", "it", ""
+            if count > 1:
+                end, it, s = f"{count} separators", "them", "s"
             message = (
-                f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
-                f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
-                f"empty column{'s' if several else ''} out: {others}"
+                f"lines end with {end}, and behind {it} stands neither a name nor a cell. Leave "
+                f"the empty column{s} out: {others}"
             )
         else:
-            what = "Leave it"
-            if j == 0:
-                what = "It may be the row numbers that pandas and R write along; leave them"
+            rows = "It may be the row numbers that pandas and R write along; leave them"
             message = (
-                f"column {j} has no name in line {line}. {what} out by position, {others}, or give "
-                "the column a name"
+                f"column {j} has no name in line {line}. {'Leave it' if j else rows} out by "
+                f"position, {others}, or give the column a name"
             )
         return UnreadableError(self.where, message, line=line, column=j)
 
@@ -199,18 +209,22 @@ class CsvReader(FileReader):
                 table = self._parsed(chunk, set(self._chosen))
             except pa.ArrowException:
                 raise self._fault(chunk, line, error) from None
-            slow.update(j for j in self._chosen if self._needs_python(table.column(str(j))))
+            for j in self._chosen:
+                texts = map(_text, table.column(str(j)).unique().to_pylist())
+                if any(map(self._dialect.cells.needs_python, texts)):
+                    slow.add(j)
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
             # Of pyarrow's threads: once, pieces of a chunk were gone without a word.
             table = self._parsed(chunk, slow, in_one=True)
             if table.num_rows != count_rows(chunk, self._dialect.newline):
                 raise self._fault(chunk, line, RuntimeError("rows were lost"))
         for batch in table.to_batches():
-            columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
-            if any(column is None for column in columns):
+            found = [self._column(column) for column in batch.columns]
+            columns = [column for column in found if column is not None]
+            if len(columns) < len(found):
                 raise self._fault(chunk, line)
-            self._warn_rounded(chunk, columns)  # type: ignore[arg-type]
-            yield columns  # type: ignore[misc]
+            self._warn_rounded(chunk, columns)
+            yield columns
 
     def _warn_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
@@ -259,11 +273,6 @@ class CsvReader(FileReader):
         numbers: NDArray[Any] = np.array(values, dtype=F8)
         return np.take(numbers, np.asarray(coded.indices))
 
-    def _needs_python(self, column: Any) -> bool:
-        return any(
-            self._dialect.cells.needs_python(_text(cell)) for cell in column.unique().to_pylist()
-        )
-
     def _fault(self, chunk: bytes, line: int, error: Exception | None = None) -> UnreadableError:
         found = first_fault(self.where, chunk, line, self._dialect, self._chosen)
         stop = line + chunk.count(self._dialect.newline)
@@ -274,16 +283,6 @@ class CsvReader(FileReader):
 
 def _text(cell: bytes | None) -> str:
     return "" if cell is None else cell.decode("latin-1")
-
-
-def _after(first: bytes, read: Any) -> Any:
-    """Reading that begins with what was read already."""
-    waiting = [first]
-
-    def next_bytes(size: int) -> bytes:
-        return waiting.pop() if waiting else bytes(read(size))
-
-    return next_bytes
 
 
 NEWLINE = 10
@@ -322,7 +321,7 @@ def wide_rows(
     if table.num_rows != ends.size:
         return None
     cells: NDArray[Any] = table.column(0).to_numpy().reshape(ends.shape)
-    return cells if len(chosen) == ends.shape[1] and _ascend(chosen) else cells[:, list(chosen)]
+    return cells if list(chosen) == list(range(ends.shape[1])) else cells[:, list(chosen)]
 
 
 def _plain_lines(chunk: bytes, newline: bytes) -> bytes | None:
@@ -360,7 +359,3 @@ def _blank_out(letters: NDArray[Any], ends: NDArray[Any], chosen: Sequence[int])
     inside[starts[:, other]] += 1
     inside[ends[:, other]] -= 1  # an empty cell ends where it begins
     letters[np.cumsum(inside, dtype=np.int8).view(bool)] = ord("0")
-
-
-def _ascend(chosen: Sequence[int]) -> bool:
-    return all(j == k for j, k in enumerate(chosen))
