@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image, inpaint_image
+from eigengap.images.filling import _carried, _scale, thickness, togetherness
 from eigengap.images.gaussians import Gaussian, IncompletePatches
-from eigengap.images.painting import _carried, _scale, thickness, togetherness
 
 
 def mosaic(h=48, w=48, seed=0):

@@ -10,8 +10,7 @@ import pytest
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.arguments import settings
 from eigengap.images.files.comparing import before_and_after, shades
-from eigengap.images.image import standardised
-from eigengap.images.restored import Restored, mixture_of
+from eigengap.images.image import Restored, mixture_of, standardised
 
 BOTH = pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
 

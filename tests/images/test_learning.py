@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from eigengap.images.arguments import settings
-from eigengap.images.filling import _known, fill
+from eigengap.images.filling import Known, _known, _scale, fill, tried
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
@@ -22,7 +22,6 @@ from eigengap.images.gaussians import (
     moments,
     responsibilities,
 )
-from eigengap.images.painting import Known, _scale, tried
 
 D = 4
 

@@ -24,8 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eigengap as eg
-from eigengap.comparison.compare import compare
-from eigengap.comparison.fillers import fill
+from eigengap.comparison.compare import compare, fill
 from eigengap.comparison.result import RowMean
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.sources import frames as new_frame_module

@@ -1,29 +1,80 @@
 """Missing entries of an image imputed by what the patches around them say, from coarse to fine.
 
-Where a hole is so wide that no patch sees more than a few entries beside it the image at half its
-size is imputed first, by the same method, and its answer, doubled, is what the patches of the hole
-know, with a doubt: the middle of a hole is predicted from the coarsest image that reaches across
-it.
+Every patch is conditioned on what was observed of it under each component of the mixture, and what
+it expects is laid on the image, overlaps averaged by their precisions. Where a hole is so wide that
+no patch has more than a few observed entries the image at half its size is imputed first, by the
+same method, and its answer, doubled, is what the patches of the hole know, with a doubt: the middle
+of a hole is predicted from the coarsest image that reaches across it. That doubt, a standard
+deviation s, reaches the other entries through the same gains G as the predicted ones themselves:
+coarse images err on whole areas at once, so that the errors of one patch's doubtful entries are
+taken to go together, and add (G s)^2 to the variance.
+
+A Gaussian's own standard deviations are as good as the Gaussian. So a few of the observed entries,
+the judges, are kept from learning and imputed as if they were missing, and all standard deviations
+are multiplied by one number: that which makes 95 % intervals cover 95 % of the judges (split
+conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go missing as
+entries do: where a missing entry takes all channels of a pixel, or its neighbours, with it, so does
+a judge. A large image has judges enough in a few windows, and what was learned without them is as
+good as what all would teach. In a small one every entry is a judge in its turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from eigengap.images import patches as overlapping
 from eigengap.images.arguments import Settings
-from eigengap.images.gaussians import Gaussian, IncompletePatches, Recipe, fit_gaussians
-from eigengap.images.painting import Known, painted, tried
-from eigengap.images.patches import corners, counts, patches_at, sample_rows
+from eigengap.images.gaussians import (
+    Gaussian,
+    IncompletePatches,
+    Recipe,
+    conditional,
+    energies,
+    fit_gaussians,
+    responsibilities,
+)
+from eigengap.images.patches import Ints, corners, counts, patches_at, sample_rows
 from eigengap.linalg import Array
+
+Bools = NDArray[np.bool_]
+Window = tuple[slice, slice]
+Learner = Callable[[Array], list[Gaussian]]  # from (h, w, c) with NaN
 
 LEARNED_FROM = 15_000  # patches at most
 STEPS = 8  # of EM
 MOST = 2.0  # standard deviations of the image: its mean is hardly a worse guess than that
 SEES_LITTLE = 0.04  # share of a patch's entries below which it does not determine the others
+
+COUNTS = 0.05  # responsibility that counts for nothing
+LEAST = 1e-9  # variance, or one patch would outweigh all
+
+SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which observed entries are judges
+ROUNDS = 10  # in which a tenth of the observed entries each are the judges, if one is not enough
+ENOUGH = 100  # judges
+FEWEST = 19  # of which the worst bounds 95 % of what is to come
+LEVEL, NORMAL = 0.95, 1.959964
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of an image before its patches are asked."""
+
+    values: Array  # (h, w, c) NaN where nothing is
+    doubt: Array  # (h, w, c) standard deviation if predicted by a coarser image, else 0
+    sigma: float  # of the noise on what was observed
+
+    def without(self, hidden: Bools) -> Known:
+        """The same with more entries hidden."""
+        return Known(np.where(hidden, np.nan, self.values), self.doubt, self.sigma)
+
+    def within(self, window: tuple[slice, slice]) -> Known:
+        return Known(self.values[window], self.doubt[window], self.sigma)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +128,7 @@ def _known(image: Array, how: Settings, sigma: float) -> Known:
     )
 
 
-def out_of_reach(image: Array, patch: int) -> NDArray[np.bool_]:
+def out_of_reach(image: Array, patch: int) -> Bools:
     """(h, w, c) missing entries all of whose patches see too little."""
     observed = ~np.isnan(image)
     # The best of the patches that hold a pixel: their corners lie up to p - 1 above and left.
@@ -98,9 +149,7 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
     return result.values, result.sd
 
 
-def _learned(
-    values: Array, predicted: NDArray[np.bool_], how: Settings, sigma: float
-) -> list[Gaussian]:
+def _learned(values: Array, predicted: Bools, how: Settings, sigma: float) -> list[Gaussian]:
     """From patches with observed entries; predictions from a coarser image are left out."""
     h, w, c = values.shape
     observed_only = np.where(predicted, np.nan, values)
@@ -111,6 +160,184 @@ def _learned(
     smooth = patches_at(pull_push(values), y[at], x[at], how.patch)
     recipe = Recipe(how.n_mixture, how.rank, STEPS, sigma**2)
     return fit_gaussians(patches, smooth, c, recipe, how.rng)
+
+
+# What patches say ---------------------------------------------------------------------------------
+
+
+def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> tuple[Array, Array, int]:
+    """What the patches say of every entry that any of them has something to say of.
+
+    Mean and standard deviation (h, w, c), and the number of pieces in which they were asked.
+    """
+    h, w, c = known.values.shape
+    y, x = corners(h, w, how.patch, how.stride)
+    if known.sigma == 0.0:  # complete patches have nothing to say
+        missing = counts(np.isnan(known.values), how.patch)[y, x] > 0
+        y, x = y[missing], x[missing]
+
+    def opinions(y: Ints, x: Ints) -> tuple[Array, Array]:
+        patches = IncompletePatches.of(patches_at(known.values, y, x, how.patch))
+        doubt = patches_at(known.doubt, y, x, how.patch)
+        return _opinions(patches, doubt, gaussians, known.sigma**2)
+
+    return overlapping.painted((h, w, c), how.patch, (y, x), opinions)
+
+
+def _opinions(
+    patches: IncompletePatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
+) -> tuple[Array, Array]:
+    """Mean and variance over the components, by the law of total variance: (n, d), (n, d)."""
+    resp = responsibilities(energies(patches, gaussians, sigma2))
+    resp[(resp < COUNTS) & (resp < resp.max(axis=1, keepdims=True))] = 0.0
+    resp /= resp.sum(axis=1, keepdims=True)
+    mean, second = np.zeros(patches.values.shape), np.zeros(patches.values.shape)
+    for k, one in enumerate(gaussians):
+        at = np.flatnonzero(resp[:, k])
+        if len(at) == 0:
+            continue
+        expected, spread = conditional(patches.take(at), one, sigma2)
+        r = resp[at, k][:, None]
+        mean[at] += r * expected
+        second[at] += r * (spread + expected**2)
+    variance = np.maximum(second - mean**2, LEAST)
+    doubtful = np.flatnonzero(doubt.any(axis=1))
+    if len(doubtful):
+        observed = patches.observed[doubtful]
+        shift = _carried(doubt[doubtful], observed, resp[doubtful], gaussians, sigma2)
+        variance[doubtful] += shift**2
+    return mean, variance
+
+
+def _carried(
+    doubt: Array, observed: Bools, resp: Array, gaussians: list[Gaussian], sigma2: float
+) -> Array:
+    """G s: how far the mean would move if every doubtful entry moved by its doubt: (n, d)."""
+    shift = np.zeros(doubt.shape)
+    for k, one in enumerate(gaussians):
+        at = np.flatnonzero(resp[:, k])
+        if len(at):
+            moved = IncompletePatches(one.mu + doubt[at], observed[at])
+            shift[at] += resp[at, k][:, None] * (conditional(moved, one, sigma2).mean - one.mu)
+    return shift
+
+
+# Trials -------------------------------------------------------------------------------------------
+
+
+def tried(known: Known, learn: Learner, how: Settings) -> tuple[list[Gaussian], float, float]:
+    """Learn, try, and learn again where the judges were needed for that.
+
+    Returns what was learned, the factor of its standard deviations, and what none of them should be
+    below: 0 where there were judges enough.
+    """
+    down, across = thickness(np.isnan(known.values))
+    turn = _turns(known, min(down, how.patch), min(across, how.patch), how.rng)
+    h, w, _ = turn.shape
+    windows = [
+        (_stretch(h, how.rng), _stretch(w, how.rng))
+        for _ in range(1 if max(h, w) <= SIDE else WINDOWS)
+    ]
+    inside = np.zeros(turn.shape, dtype=bool)
+    for window in windows:
+        inside[window] = True
+    judges = inside & (turn == 0)
+    # Judges that are noisy, or smaller than the holes, cannot show that these are better known.
+    least = 1.0 if known.sigma > 0.0 or max(down, across) > how.patch else 0.0
+    if np.count_nonzero(judges) >= ENOUGH:
+        gaussians = learn(known.without(judges).values)
+        z = _misses(known, judges, windows, gaussians, how)
+        return gaussians, max(_scale(z), least), 0.0
+    z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
+    # The image has standard deviation 1: without judges nothing is known better than that.
+    return learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0
+
+
+def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """(h, w, c) the round in which an entry is a judge, with its neighbours; -1 where missing."""
+    missing = np.isnan(known.values)
+    h, w, c = missing.shape
+    stones = (-(-h // height), -(-w // width))  # with which the image is paved
+    together = rng.random((*stones, c)) < togetherness(missing)
+    of_all, of_each = (rng.integers(ROUNDS, size=(*stones, k)) for k in (1, c))
+    turn = np.where(together, of_all, of_each).repeat(height, axis=0).repeat(width, axis=1)[:h, :w]
+    return np.where(missing | (known.doubt > 0.0), -1, turn)
+
+
+def togetherness(missing: Bools) -> float:
+    """How much the channels of a pixel go missing together: 0 each by itself, 1 all at once."""
+    others = missing.shape[2] - 1.0
+    k = missing.sum(axis=2, dtype=float)
+    n_missing, n_observed = float(np.sum(k)), float(np.sum(others + 1.0 - k))
+    if others == 0.0 or n_missing == 0.0 or n_observed == 0.0:
+        return 0.0
+    beside_missing, beside_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
+    return _more_often(
+        beside_missing / (n_missing * others), beside_observed / (n_observed * others)
+    )
+
+
+def thickness(missing: Bools) -> tuple[int, int]:
+    """Pixels down and across, about, that go missing together; 1 where each goes by itself."""
+    down = _run(missing[:-1], missing[1:])
+    return down, _run(missing[:, :-1], missing[:, 1:])
+
+
+def _run(this: Bools, updated: Bools) -> int:
+    if this.all() or not this.any():
+        return 1
+    share = _more_often(float(np.mean(updated[this])), float(np.mean(updated[~this])))
+    return round(1.0 / max(1.0 - share, 1e-3))
+
+
+def _more_often(if_missing: float, if_observed: float) -> float:
+    """With what probability a judge has to take another entry with it.
+
+    That one is then as often missing as it is beside a missing entry.
+    """
+    return max((if_missing - if_observed) / (1.0 - if_observed), 0.0) if if_observed < 1.0 else 0.0
+
+
+def _stretch(length: int, rng: np.random.Generator) -> slice:
+    start = int(rng.integers(max(length - SIDE, 0) + 1))
+    return slice(start, min(start + SIDE, length))
+
+
+def _in_turn(
+    known: Known, turn: NDArray[np.intp], learn: Learner, how: Settings
+) -> Iterator[Array]:
+    """Errors of the judges of one round after another, as many as it takes."""
+    everywhere = [(slice(None), slice(None))]
+    judged, observed = 0, int(np.count_nonzero(turn >= 0))
+    for one in range(ROUNDS):
+        judges = turn == one
+        n = int(np.count_nonzero(judges))
+        if judged >= ENOUGH or n == 0 or n == observed:
+            continue
+        judged += n
+        yield _misses(known, judges, everywhere, learn(known.without(judges).values), how)
+
+
+def _misses(
+    known: Known, judges: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
+) -> Array:
+    """|error| in standard deviations, of every judge in every window."""
+    z = [np.empty(0)]
+    for window in windows:
+        here = judges[window]
+        if here.any():
+            mean, sd, _ = painted(known.within(window).without(here), gaussians, how)
+            error = known.values[window][here] - mean[here]
+            z.append(np.abs(error) / np.hypot(sd[here], known.sigma))
+    return np.concatenate(z)
+
+
+def _scale(z: Array) -> float:
+    """What makes 95 % intervals cover 95 % of what is to come, or all judges if that is less."""
+    if len(z) == 0:
+        return 1.0
+    rank = min(ceil(LEVEL * (len(z) + 1)), len(z))
+    return float(np.partition(z, rank - 1)[rank - 1] / NORMAL)
 
 
 # At half the size, and twice ----------------------------------------------------------------------

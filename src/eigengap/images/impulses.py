@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import ImpulseNoiseWarning
-from eigengap.images.image import StandardisedImage
-from eigengap.images.restored import Restored
+from eigengap.images.image import Restored, StandardisedImage
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.wording import words

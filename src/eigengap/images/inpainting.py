@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import Filled, fill
-from eigengap.images.image import StandardisedImage, standardised
+from eigengap.images.filling import FEWEST, Filled, fill
+from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
-from eigengap.images.painting import FEWEST
-from eigengap.images.restored import Restored, mixture_of
 
 
 def inpaint_image(
@@ -74,10 +72,10 @@ def inpaint_image(
     how = settings(scaled.shape, patch, stride, model, n_mixture, n_components, random_state)
     noise = noise_of(sigma)
     if noise == 0.0 and not scaled.missing.any():
-        return as_it_is(scaled, how.patch, how.stride)
+        return as_it_is(scaled, how)
     calm, impulses = tamed(scaled, beyond_range(scaled.values))
     if calm.is_flat:
-        return as_it_is(calm, how.patch, how.stride)
+        return as_it_is(calm, how)
     found = fill(calm.values, how, relative(noise, calm.unit))
     kind = "PPCA" if model == "ppca" else mixture_of(len(found.gaussians), "Gaussian")
     restored = imputed(found, calm, how, kind, noise, keep_observed=noise == 0.0)
@@ -109,7 +107,7 @@ def imputed(
     )
 
 
-def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:
+def as_it_is(image: StandardisedImage, how: Settings) -> Restored:
     """An image with nothing to restore, or with one intensity throughout.
 
     If all of n observed entries are equal so is the next with probability (n + 1) / (n + 2)
@@ -124,7 +122,7 @@ def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:
         model="one intensity" if image.is_flat else "nothing to restore",
         n_mixture=1,
         ranks=(0,),
-        patch=patch,
-        stride=stride,
+        patch=how.patch,
+        stride=how.stride,
         n_missing=int(image.missing.sum()),
     )

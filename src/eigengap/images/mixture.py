@@ -22,8 +22,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.mixture.kmeans import kmeans
+from eigengap.images.image import mixture_of
 from eigengap.images.patches import in_order, tamed_coordinates
-from eigengap.images.restored import mixture_of
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
 

@@ -322,7 +322,7 @@ def _rank(model: Any, source: Any) -> int | list[int] | None:
     """How many components: as given, or as chosen by a fit to all rows."""
     import numpy as np
 
-    from eigengap.comparison.fillers import unfitted
+    from eigengap.comparison.compare import unfitted
 
     found = model.get_params().get("n_components")
     if not isinstance(found, Integral):

@@ -199,20 +199,15 @@ def _array(image: Any, data: bytes, where: str) -> NDArray[Any]:
         stored = sixteen_bits(lambda: _opened(data), rawmode)
     elif mode.startswith("I") or mode == "F":
         stored = _kept(np.asarray(image), where)
+    elif mode not in MODES:
+        raise UnreadableError(where, f"its colours are {mode}; save it as grey or RGB first")
     else:
-        return _of_bytes(image, missing, where)
+        plain, see_through = MODES[mode]
+        return np.array(image.convert(plain if missing is None else see_through))
     if image.format == "TIFF":  # what Pillow leaves as it is stored: samples of more than 8 bits
         tags = image.tag_v2
         stored = _as_observed(stored, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
     return stored if missing is None else with_opacity(stored, missing)
-
-
-def _of_bytes(image: Any, missing: Any, where: str) -> NDArray[Any]:
-    """Of a mode of Pillow with 8 bits or fewer."""
-    if image.mode not in MODES:
-        raise UnreadableError(where, f"its colours are {image.mode}; save it as grey or RGB first")
-    plain, see_through = MODES[image.mode]
-    return np.array(image.convert(plain if missing is None else see_through))
 
 
 def _as_observed(

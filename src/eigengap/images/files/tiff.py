@@ -12,7 +12,6 @@ more time or memory than a file of that length can need.
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from dataclasses import dataclass
@@ -281,10 +280,7 @@ def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
     if not len(places) == len(lengths) == n:
         raise ValueError("not as many strips or tiles as the image has")
     if float(np.sum(lengths.astype(np.float64))) > SHARED * len(fields.data):
-        raise DamagedError(
-            "the TIFF in it is damaged: its strips or tiles lie beyond its end, or are the same "
-            "bytes again and again"
-        )
+        raise DamagedError("its strips or tiles are the same bytes again and again")
     return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])
 
 
@@ -327,8 +323,6 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
 
     `opacity` is whether the last channel is one.
     """
-    from PIL import TiffImagePlugin
-
     rows = pixels[..., None] if pixels.ndim == 2 else pixels
     h, w, c = rows.shape
     little = rows.astype(rows.dtype.newbyteorder("<"))
@@ -337,14 +331,23 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
     colours = c - opacity
     basic = 3 if colours == 3 else 1  # that the photometric interpretation speaks of
     extra = [UNSPECIFIED] * (colours - basic) + [OPACITY] * opacity
-    directory = TiffImagePlugin.ImageFileDirectory_v2()
-    directory.update({
-        WIDTH: w, HEIGHT: h, BITS: (bits,) * c, COMPRESSION: DEFLATE,
-        PHOTOMETRIC: RGB if basic == 3 else GREY, STRIPS: 0, CHANNELS: c, ROWS: h,
-        STRIP_BYTES: len(strip), PLANAR: 1, NUMBER: (number,) * c,
-    })  # fmt: skip
-    if extra:
-        directory[EXTRA] = tuple(extra)
-    buffer = io.BytesIO()
-    directory.save(buffer)  # which counts places of strips from its own end
-    return buffer.getvalue() + strip
+    fields: list[tuple[int, list[int], bool]] = [  # tag, values, whether they are long
+        (WIDTH, [w], True), (HEIGHT, [h], True), (BITS, [bits] * c, False),
+        (COMPRESSION, [DEFLATE], False), (PHOTOMETRIC, [RGB if basic == 3 else GREY], False),
+        (STRIPS, [8], True), (CHANNELS, [c], False), (ROWS, [h], True),
+        (STRIP_BYTES, [len(strip)], True), (PLANAR, [1], False),
+        *([(EXTRA, extra, False)] if extra else []), (NUMBER, [number] * c, False),
+    ]  # fmt: skip
+    strip += b"\0" * (len(strip) % 2)  # the directory begins at an even place
+    start = 8 + len(strip)
+    after = start + 2 + 12 * len(fields) + 4  # where values that do not fit into their entry go
+    entries, long_values = b"", b""
+    for tag, values, is_long in fields:
+        data = struct.pack(f"<{len(values)}{'I' if is_long else 'H'}", *values)
+        place = struct.pack("<I", after + len(long_values))
+        if len(data) > 4:
+            long_values += data
+            data = place
+        entries += struct.pack("<HHI", tag, 4 if is_long else 3, len(values)) + data.ljust(4, b"\0")
+    directory = struct.pack("<H", len(fields)) + entries + struct.pack("<I", 0)
+    return b"II*\0" + struct.pack("<I", start) + strip + directory + long_values
