@@ -1,6 +1,6 @@
 """Parquet: columns are read that are wanted, row group by row group.
 
-A row group lies in the file column after column. Where a whole one has room beside the blocks it
+A row group lies in the file column after column. Where a whole one has room next to the blocks it
 is read so, some columns at a time; a larger one in batches of rows, with a buffer for each column.
 """
 
