@@ -241,13 +241,17 @@ def empty_rows(values: NDArray[Any]) -> NDArray[np.intp]:
     return left
 
 
-def without_empty(values: NDArray[Any], weight: Array | None) -> tuple[NDArray[Any], Array | None]:
-    """The rows that have an observed value, and their weights."""
-    empty = empty_rows(values)
-    if not len(empty):
-        return values, weight
-    values = np.delete(values, empty, axis=0)
-    return values, None if weight is None else np.delete(weight, empty)
+def present_rows(
+    values: NDArray[Any], weight: Array | None, skips_empty: bool
+) -> tuple[NDArray[Any], Array | None]:
+    """The rows of positive weight, those without any observed value aside if asked for."""
+    if weight is not None and not weight.all():  # a row of weight 0 is as if absent
+        values, weight = values[weight > 0], weight[weight > 0]
+    empty = empty_rows(values) if skips_empty else ()
+    if len(empty):
+        values = np.delete(values, empty, axis=0)
+        weight = None if weight is None else np.delete(weight, empty)
+    return values, weight
 
 
 def require_frequencies(sum_w: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -319,6 +320,7 @@ class MemoisedSource(Source):
     where: str
     is_expensive = True
     _known: dict[Hashable, Any]  # statistics of the whole table
+    _skips_empty = False  # whether rows without any observed value are as if absent
 
     @abstractmethod
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
@@ -332,6 +334,14 @@ class MemoisedSource(Source):
 
     def _require_unchanged(self) -> None:
         """Refuse to answer from memory for a table that has changed."""
+
+    def present(self) -> Source:
+        # Rows of weight 0 are always skipped.
+        if self._skips_empty or self.observed().empty in (0, self.observed().rows):
+            return self
+        other = copy(self)
+        other._known, other._skips_empty = {}, True
+        return other
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         if of in self._known:

@@ -358,30 +358,21 @@ def _local_workers() -> int:
     return int(dask.config.get("num_workers", None) or cores())
 
 
-class Labels:
+class Labels(dict[Any, str]):
     """The partitions that keys of tasks stand for, in words."""
 
-    def __init__(self, parts: Sequence[Delayed]) -> None:
+    def __init__(self, parts: Sequence[Delayed], known: Mapping[Any, str] | None = None) -> None:
+        super().__init__(known or {})
         self._parts = parts
-        self._words: dict[Any, str] = {}
 
-    def __setitem__(self, key: Any, words: str) -> None:
-        self._words[key] = words
-
-    def __getitem__(self, key: Any) -> str:
-        return self._words.get(key) or self._of_foreign(key) or f"the task {key!r}"
-
-    def copy(self) -> Labels:
-        labels = Labels(self._parts)
-        labels._words |= self._words
-        return labels
-
-    def _of_foreign(self, key: Any) -> str | None:
+    def __missing__(self, key: Any) -> str:
         """A task of the caller's own graph: the partitions that are made of it."""
         found = [p for p, part in enumerate(self._parts) if key in _made_of(part)]
-        if len(found) == len(self._parts) > 1:
-            return None  # it says nothing
-        return in_words(found) if found else None
+        says_nothing = len(found) == len(self._parts) > 1
+        return f"the task {key!r}" if says_nothing or not found else in_words(found)
+
+    def copy(self) -> Labels:
+        return Labels(self._parts, self)
 
 
 def _made_of(part: Delayed) -> set[Any]:

@@ -10,7 +10,6 @@ the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -88,12 +87,11 @@ class DaskSource(MemoisedSource):
             self._placed(self._rows, None)
 
     def present(self) -> Source:
-        # Rows of weight 0 are skipped anyway.
-        if self._cut.skips_empty or self.observed().empty in (0, self.observed().rows):
-            return self
-        other = copy(self)
-        other._known, other._weight, other._kept = {}, None, None
-        other._cut = replace(self._cut, skips_empty=True)
+        other = super().present()
+        if other is not self:
+            assert isinstance(other, DaskSource)
+            other._weight, other._kept = None, None
+            other._cut = replace(self._cut, skips_empty=True)
         return other
 
     # Passes ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float, library_of
-from eigengap.sources.base import Block, without_empty
+from eigengap.sources.base import Block, present_rows
 from eigengap.sources.blocked import Several, merge_stream
 from eigengap.sources.checks import count_missing, with_missing_for
 from eigengap.sources.frames import frame_to_float, series_to_float
@@ -101,10 +101,7 @@ class Opened:
         values = _to_float(part, at, row, self._cut)
         n = len(values)
         w = None if weight is None else _to_weight(weight, n, at, row)
-        if w is not None and not w.all():  # a row of weight 0 is as if absent
-            values, w = values[w > 0], w[w > 0]
-        if self._cut.skips_empty:
-            values, w = without_empty(values, w)
+        values, w = present_rows(values, w, self._cut.skips_empty)
         self._counts.append((n, len(values)))
         return values, w
 
