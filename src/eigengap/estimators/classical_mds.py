@@ -55,14 +55,7 @@ from eigengap.models.maps.distances import (
 )
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import fit_asked
-from eigengap.sources import (
-    Block,
-    Source,
-    as_source,
-    column,
-    require_frequencies,
-    warn_of_codes,
-)
+from eigengap.sources import Block, Source, as_source, column, require_frequencies, warn_of_codes
 from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")

@@ -13,20 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.pca import PCA
-from eigengap.estimators.shared.base import (
-    as_fitted,
-    keep_features,
-    keep_parameters,
-    source_of_new,
-)
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
 from eigengap.estimators.shared.density import warn_of_unlinked
 from eigengap.estimators.shared.progress import progress_of
-from eigengap.estimators.shared.sklearn_compat import (
-    Interval,
-    Options,
-    StrOptions,
-    _fit_context,
-)
+from eigengap.estimators.shared.sklearn_compat import Interval, Options, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     COUNT,
@@ -159,10 +149,7 @@ class ICA(Transformer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": COMPONENTS,
         "algorithm": [StrOptions({"parallel", "deflation"})],
-        "whiten": [
-            StrOptions({"arbitrary-variance", "unit-variance"}),
-            Options(bool, {False}),
-        ],
+        "whiten": [StrOptions({"arbitrary-variance", "unit-variance"}), Options(bool, {False})],
         "fun": [StrOptions({"logcosh", "exp", "cube"}), callable],
         "fun_args": [dict, None],
         "max_iter": [COUNT],
