@@ -110,7 +110,7 @@ def fit_laplacian(
     return LaplacianFit(Y * sign_rule(Y), lam, residuals, count, used, certified)
 
 
-def null_vectors(graph: Laplacian, drop_first: bool, most: int | None = None) -> Array:
+def null_vectors(graph: Laplacian, drop_first: bool, most: int) -> Array:
     """Functions that are constant on every component, orthonormal in D: (n, c), or (n, c - 1).
 
     With the constant: an indicator of every component, the largest first. Without it, contrasts:
@@ -123,8 +123,7 @@ def null_vectors(graph: Laplacian, drop_first: bool, most: int | None = None) ->
     rank = np.empty(count, dtype=np.int64)
     rank[by_size] = np.arange(count)
     place, volume = rank[labels], volume[by_size]
-    wanted = count - drop_first
-    wanted = wanted if most is None else min(wanted, most)
+    wanted = min(count - drop_first, most)
     Y = np.zeros((graph.n, wanted))
     if not drop_first:
         some = place < wanted
