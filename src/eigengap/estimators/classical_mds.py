@@ -55,24 +55,12 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources import (
-    Block,
-    Source,
-    as_source,
-    column,
-    require_frequencies,
-    warn_of_codes,
-)
+from eigengap.sources import Block, Source, as_source, column, require_frequencies, warn_of_codes
 from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth a warning
 TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli that is worth a warning
-
-
-# A fit, and the fitted attributes that belong to its route: density_ of Euclidean rows, distances_
-# of rows by another metric, n_iter_ and converged_.
-_Found = tuple[mds.ScalingFit, dict[str, Any]]
 
 
 class ClassicalMDS(Transformer):
@@ -287,7 +275,8 @@ class ClassicalMDS(Transformer):
     def _accepts_missing(self) -> bool:
         return self._from_rows or self.metric == "nan_euclidean"
 
-    def _fit_rows(self, source: Source) -> _Found:
+    def _fit_rows(self, source: Source) -> tuple[mds.ScalingFit, dict[str, Any]]:
+        """A fit, and the fitted attributes that belong to its route."""
         if self.metric != "minkowski" and self.metric_params:
             raise ValueError(
                 f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
@@ -308,7 +297,7 @@ class ClassicalMDS(Transformer):
         fit = mds.of_components(source, found, dimensions, "ppca")
         return fit, {"density_": found.model, **more}
 
-    def _fit_metric(self, source: Source, weight: Array) -> _Found:
+    def _fit_metric(self, source: Source, weight: Array) -> tuple[mds.ScalingFit, dict[str, Any]]:
         n = source.observed().rows
         asked = self._dimensions(n)
         mds.require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)

@@ -21,12 +21,7 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.sklearn_compat import (
-    Interval,
-    Options,
-    StrOptions,
-    _fit_context,
-)
+from eigengap.estimators.shared.sklearn_compat import Interval, Options, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     COUNT,
@@ -159,10 +154,7 @@ class ICA(Transformer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": COMPONENTS,
         "algorithm": [StrOptions({"parallel", "deflation"})],
-        "whiten": [
-            StrOptions({"arbitrary-variance", "unit-variance"}),
-            Options(bool, {False}),
-        ],
+        "whiten": [StrOptions({"arbitrary-variance", "unit-variance"}), Options(bool, {False})],
         "fun": [StrOptions({"logcosh", "exp", "cube"}), callable],
         "fun_args": [dict, None],
         "max_iter": [COUNT],

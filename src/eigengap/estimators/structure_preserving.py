@@ -17,12 +17,7 @@ from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp import structure_start
-from eigengap.fitting.sdp.structure import (
-    Kind,
-    read_back,
-    require_structure,
-    shares,
-)
+from eigengap.fitting.sdp.structure import Kind, read_back, require_structure, shares
 from eigengap.fitting.sdp.unfolding import principal
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
