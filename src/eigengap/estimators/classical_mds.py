@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from math import nan
-from numbers import Integral, Real
+from numbers import Integral
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
-    SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
@@ -28,7 +27,7 @@ from eigengap.estimators.shared.base import (
     progress_of,
 )
 from eigengap.estimators.shared.linear import fit_asked
-from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     Transformer,
@@ -90,8 +89,6 @@ class ClassicalMDS(Transformer):
         What to do about distances that are not Euclidean: nothing; add the smallest constant c to
         them that makes them so (Cailliez 1983, R's cmdscale(add=TRUE)); or take sqrt(d^2 + 2 c)
         with the smallest such c (Lingoes 1971).
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
         Tolerance of the fit with missing values.
     max_iter : int, default=1000
@@ -154,12 +151,7 @@ class ClassicalMDS(Transformer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": COMPONENTS[:-1],
         "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
-        "metric_params": [dict, None],
         "correction": [StrOptions({"cailliez", "lingoes"}), None],
-        "missing_values": SHARED_CONSTRAINTS["missing_values"],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": SHARED_CONSTRAINTS["max_iter"],
-        "verbose": ["verbose"],
     }
 
     embedding_: Array
@@ -194,13 +186,6 @@ class ClassicalMDS(Transformer):
         X : table of shape (n_samples, n_features), or square matrix of all pairs
             Array, masked array, sparse matrix, pandas, polars or pyarrow. NaN marks a missing
             value, which metric="euclidean" (through PPCA) and "nan_euclidean" accept.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         self.fit_transform(X, y, sample_weight)
         return self

@@ -102,8 +102,6 @@ class ICA(Transformer):
         is taken off every step, `mixing_` is that of the sources and `transform` gives their
         best linear estimate, drawn towards 0 as the noise demands. Needs fewer components than
         columns.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -201,13 +199,6 @@ class ICA(Transformer):
         X : table of shape (n_samples, n_features)
             Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a missing
             value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         source = look_first(everything, scatter=True)
@@ -238,10 +229,6 @@ class ICA(Transformer):
 
     def transform(self, X: Any) -> Array:
         """Sources components_ (x - mean_) of rows, missing values imputed by their expected value.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
 
         Returns
         -------

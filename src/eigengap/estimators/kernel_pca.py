@@ -120,7 +120,6 @@ callable or Kernel, default="linear"
     preimage : {"auto", "fixed_point", "ridge"}, default="auto"
         Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, and otherwise none
         (NotFittedError, as in scikit-learn).
-    missing_values : float or list of float, default=nan
 
     Attributes
     ----------
@@ -247,13 +246,6 @@ callable or Kernel, default="linear"
             Array, sparse matrix, pandas, polars or pyarrow; with kernel="precomputed" the kernel
             matrix (n_samples, n_samples). NaN marks a missing value, for the linear and the rbf
             kernel.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         self._fit(X, sample_weight)
         return self

@@ -105,7 +105,6 @@ callable, default="nearest_neighbors"
         What is done with a graph in several components. Its eigenvalue 0 has as many functions,
         constant on each: "keep" puts those first, as contrasts of components in order of size;
         "bridge" joins them by edges between their nearest rows, as few as will do. Both warn.
-    missing_values : float or list of float, default=nan
 
     Attributes
     ----------

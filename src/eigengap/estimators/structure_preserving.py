@@ -80,7 +80,6 @@ default="auto"
         Threads of the search for neighbours.
     missing_values : float or list of float, default=nan
         Of rows: missing values are imputed under a PPCA density first. A graph has none.
-    verbose : bool or int, default=False
 
     Attributes
     ----------

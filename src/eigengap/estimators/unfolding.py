@@ -75,8 +75,6 @@ default="auto"
         hardly depends on it.
     n_jobs : int, default=None
         Threads of the search for neighbours.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared import complete
+from eigengap.estimators.shared.parameters import complete
 from eigengap.linalg import Array
 from eigengap.registry import ESTIMATORS, entry_of, names_with
 from eigengap.sources import named_columns, show

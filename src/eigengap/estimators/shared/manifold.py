@@ -80,11 +80,6 @@ class GraphEstimator(Transformer):
             metric is "precomputed" the square matrix of distances. A row without any observed
             value takes no part in the fit; `embedding_` has it where `transform` would put it, or
             NaN where it cannot be placed.
-        y : ignored
-
-        Returns
-        -------
-        self
         """
         self.fit_transform(X, y)
         return self

@@ -103,9 +103,6 @@ class PartialFit(LinearGaussianEstimator):
         ----------
         X : table of shape (n_samples, n_features)
             A batch, of any number of rows; NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
 
         Returns
         -------
