@@ -300,11 +300,11 @@ class GaussianProblem(Problem[Parameters]):
         order = np.argsort(strength, kind="stable")
         place = np.argsort(order)
         rng = np.random.default_rng(seed)
+        how = replace(self.constraints, floor=floor[order])
         starts = []
         for _ in range(given.n_random):
-            start = random_start(self.q, self.units.variance[order], self.constraints, rng)
-            psi = np.maximum(start.psi[place], floor)
-            starts.append(Parameters(start.W[place], start.delta, psi, first.nu))
+            start = random_start(self.q, self.units.variance[order], how, rng)
+            starts.append(Parameters(start.W[place], start.delta, start.psi[place], first.nu))
         return starts
 
     def _finished(self, loose: Run[Parameters], options: EMOptions) -> Run[Parameters]:
