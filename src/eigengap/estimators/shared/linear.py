@@ -281,7 +281,7 @@ def ways_to_noise(q: int, rows: float) -> str:
 
 # How many components ----------------------------------------------------------------------------
 
-LOOSE = 1e-3  # tolerance of fits that only compare ranks: on, ranks hardly change place
+LOOSE = 1e-3  # tolerance of fits that only compare ranks: they hardly change place from there on
 
 Fit = Callable[[int], GaussianFit]  # of q components
 Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen

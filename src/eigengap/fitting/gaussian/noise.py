@@ -273,7 +273,7 @@ class GaussianProblem(Problem[Parameters]):
         """
         few = min(options.max_iter, LOOSE_STEPS)
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
-        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon clear
+        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # where each leads is soon clear
         first = self.run(starts.first, brief if starts.others else loose)
         runs = [
             first,
@@ -342,7 +342,7 @@ class GaussianProblem(Problem[Parameters]):
         of_kind = self.model(model, parameters.nu)
         log_likelihood = run.objective - log_prior(parameters, how) - units.log_jacobian
         if how.fixed_noise is not None and np.any(how.fixed_noise < parameters.psi):
-            # That of the steps is another likelihood.
+            # The steps had the noise at its floor, which is another likelihood.
             log_likelihood = self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value
         return GaussianFit(
             model=of_kind,

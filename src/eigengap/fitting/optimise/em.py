@@ -160,7 +160,7 @@ OUTCOME = ("best", "value", "top", "top_value", "idle", "given_up")
 
 @dataclass(frozen=True, eq=False)
 class EMResult:
-    theta: Array  # (p,) where the objective was last evaluated
+    theta: Array  # (p,) where it ended, or the best point if it did not converge
     objective: float
     converged: bool
     trace: Trace

@@ -97,7 +97,7 @@ class Sums:
         Where a row has precision u (c,), expected, given which z has covariance S / u (multivariate
         t), the sums are of E[u z~ z~^T] and of E[u z~]. Where values have measurement errors, those
         of A and B are weighted by their precisions V. Returns the weighted E[z~ z~^T], valid until
-        the next chunk, and E[z~].
+        the next chunk, and the weighted E[z~].
         """
         log_density = part.log_density
         self._log_likelihood += float(np.sum(log_density) if w is None else log_density @ w)
