@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from eigengap.compiled import subsets
-from eigengap.images.filling import doubled, halved, out_of_reach, pull_push
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
@@ -14,6 +13,7 @@ from eigengap.images.gaussians import (
     energies,
     moments,
 )
+from eigengap.images.imputation import doubled, halved, out_of_reach, pull_push
 from eigengap.images.noise import noise_eigenvalue
 from eigengap.images.patches import Canvas, corners, patches_at
 

@@ -180,8 +180,8 @@ class MixturePPCA(DensityEstimator):
         rows, K = source.observed().count, int(self.n_mixture)
         if rows < K:
             raise ValueError(
-                f"n_mixture={K} components cannot be told apart in n_samples={rows:g} rows; ask "
-                "for fewer components than rows"
+                f"n_mixture={K} components cannot be distinguished in n_samples={rows:g} rows; "
+                "ask for fewer components than rows"
             )
         asked = self.n_components
         if isinstance(asked, str):

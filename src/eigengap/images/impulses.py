@@ -42,7 +42,7 @@ class Far:
 def beyond_noise(values: Array, sigma: float) -> Far:
     """In noise of standard deviation sigma, as far as that is known; else 0."""
     steps = np.abs(np.diff(values, axis=1))
-    moving = steps[steps > 0.0]  # a border without noise says nothing of it
+    moving = steps[steps > 0.0]  # a border without noise is uninformative
     enough = USUAL * np.count_nonzero(~np.isnan(steps))
     usual = NORMAL * float(np.median(moving)) / 2**0.5 if len(moving) > enough else 0.0
     return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} times the usual step")
@@ -68,7 +68,7 @@ def tamed(image: StandardisedImage, far: Far) -> tuple[StandardisedImage, Bools]
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
         f"channel {channel}{words().either(', counted from 0')}). {that} kept from learning and "
-        f"left as given; put NaN there to have {it} filled",
+        f"left as given; put NaN there to have {it} imputed",
         ImpulseNoiseWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))

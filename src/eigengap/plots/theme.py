@@ -65,7 +65,7 @@ def theme(chart: Any, dark: bool = False) -> Any:
 
 
 def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -> Path:
-    """Write a chart to a file; what it is the name says: .png, .svg, .html or .json.
+    """Write a chart to a file, whose suffix gives the format: .png, .svg, .html or .json.
 
     Parameters
     ----------

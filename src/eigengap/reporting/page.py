@@ -33,7 +33,7 @@ SCRIPTS = ("charts", "scores", "rows", "start")
 LOCALE = {"decimal": ".", "thousands": NARROW, "grouping": [3], "minus": MINUS}
 VEGA_LITE = "6.1"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched
-# Rows of numbers and colours that a scale runs through; it has to be seen on white and on black.
+# Rows of numbers and colours that a scale runs through; it has to be visible on white and on black.
 RAMP = ("#3b4cc0", "#2a7ab8", "#22a08f", "#7fbf4d", "#e8c338")
 GLYPHS = ("●", "■", "▲", "◆", "✚", "▼")  # of the first shapes
 KINDS = [f"var(--k{k + 1})" for k in range(len(LIGHT.category))]  # colours of the categories
@@ -171,7 +171,7 @@ def _config() -> dict[str, Any]:
     return {
         "background": None,
         # Descriptions of marks would be expressions with foreign titles in them; the element around
-        # a chart says in words what is seen.
+        # a chart describes it in words.
         "aria": False,
         "font": FONT,
         "padding": 2,

@@ -207,7 +207,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
 def in_words(cell: Any) -> str:
     """A surprising cell, for people."""
     if cell is None:
-        return "nothing was seen"
+        return "no value is observed"
     side = "above" if cell.deviation > 0 else "below"
     value = rounded_by(cell.value, cell.std)
     if "." in value and "e" not in value:

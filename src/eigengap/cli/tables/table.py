@@ -87,12 +87,12 @@ class Table:
 
     @property
     def missing_values(self) -> list[Any]:
-        """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
+        """The values of --na, as `open_source` takes them; text is looked for in CSV files only."""
         return [nan, *(self.na if self.kind == "csv" else ()), *self.codes]
 
     @cached_property
     def codes(self) -> tuple[float, ...]:
-        """The numbers among what --na says."""
+        """The numbers among the values of --na."""
         return sources.missing_codes([float(code) for code in self.na if sources.is_number(code)])
 
     @cached_property
@@ -161,7 +161,7 @@ def table_for(
     """A table for a model that is fitted: its features are found by name.
 
     Where there are no names on either side they go by position, and then the table has to have as
-    many columns as that of the fit (`n_columns`), unless --columns says which are meant. Ids that
+    many columns as that of the fit (`n_columns`), unless --columns selects them. Ids that
     the fit had may be absent from new rows; those that an option names have to be there.
     """
     table = _looked_at(given, path, choice)

@@ -225,8 +225,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         return_std : bool, default=False
             Whether to return the standard deviations too.
         cell_sd : table of X's shape, default=None
-            Known standard deviation of each value, as in `posterior`: a noisy one says less about
-            the others of its row. It is returned as it is, like every observed value.
+            Known standard deviation of each value, as in `posterior`: a noisy one weighs less in
+            the prediction of the others. It is returned as it is, like every observed value.
 
         Returns
         -------

@@ -271,10 +271,10 @@ class Monitor:
         for hidden in self._folds():
             again, _ = network.standardised(network.reconstruct(np.where(hidden, np.nan, values)))
             total += weight @ np.where(hidden, again - x, 0.0) ** 2
-        count, spread = weight @ observed, weight @ x**2
-        missed = float(np.sum(total)) / max(float(np.sum(spread)), 1e-300)
+        count, squares = weight @ observed, weight @ x**2
+        missed = float(np.sum(total)) / max(float(np.sum(squares)), 1e-300)
         some = np.maximum(count, 1.0)  # of a column that these rows do not show, 2 p stands alone
-        own = np.where(count > 0.0, spread / some, 1.0)
+        own = np.where(count > 0.0, squares / some, 1.0)
         return np.asarray(np.sqrt((total + PRIOR_ROWS * missed * own) / some) * network.unit)
 
     def _folds(self) -> Iterator[NDArray[np.bool_]]:

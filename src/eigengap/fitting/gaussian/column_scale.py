@@ -54,7 +54,7 @@ def own_scale(variance: Array, location: Array, *, fit_mean: bool) -> Array:
     noise variance that is about the standard deviation of its imputed values, small relative to the
     value. The factor is that of the noise floor of factor analysis, where a constant column has a
     thousandth of the root mean square of the standard deviations; a column of zeros has the same
-    here, because its value does not tell the unit. Without a mean in the model, a constant is
+    here, because its value does not determine the unit. Without a mean in the model, a constant is
     variation about 0, and the unit is the value itself.
     """
     varies = variance > 0

@@ -162,7 +162,7 @@ def _plane(
 
 
 def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
-    """Closed lines (e, p, 2); the first of `rows`, values of each, tells them apart."""
+    """Closed lines (e, p, 2); the first of `rows`, values of each, names them."""
     e, p = outlines.shape[:2]
     lines = data(
         x=outlines[:, :, 0].ravel(),
@@ -205,14 +205,14 @@ def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: 
 def _line(
     table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
-    """One component: a strip for each category, rows spread up and down so as to be seen."""
+    """One component: a strip for each category, rows jittered vertically."""
     t = T[:, 0]
-    spread = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
+    jitter = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
     strips, group = ["rows"], ["rows"] * len(t)
     if colour is not None and colour.is_category:
         strips, group = list(colour.levels), colour.of_rows
     where = {name: len(strips) - 1 - k for k, name in enumerate(strips)}
-    height = np.array([where[g] for g in group]) + 0.7 * spread
+    height = np.array([where[g] for g in group]) + 0.7 * jitter
     missing = np.isnan(table.X).sum(axis=1)
     columns = {"x": t, "y": height, "row": table.at, "gaps": missing, "group": group}
     if colour is not None:

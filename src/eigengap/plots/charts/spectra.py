@@ -238,7 +238,7 @@ def spectrum(estimator: Any) -> Chart:
     Of n rows of d columns of pure noise of variance sigma2 hardly an eigenvalue lies beyond
     sigma2 (1 + sqrt(d / n))^2, the edge. The bars count the known eigenvalues (as a density), every
     tick is one, the line is the density that noise would have. Which of those beyond the edge are
-    there by chance the law of Tracy and Widom tells.
+    there by chance follows from the law of Tracy and Widom.
 
     Examples
     --------

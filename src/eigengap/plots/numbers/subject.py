@@ -33,7 +33,7 @@ class Subject:
     bare: Any
     wrapped: str  # a sentence where the model is that of an inner estimator
     names: tuple[str, ...] | None  # of the columns of the fit
-    codes: Any  # values that mark a missing value beside NaN
+    codes: Any  # values that mark a missing value, as NaN does
 
     @classmethod
     def of(cls, estimator: Any) -> Subject:

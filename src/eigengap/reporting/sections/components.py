@@ -115,8 +115,8 @@ def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[
     if agree:
         said = f"{listing(agree, 8)} pick{'s' if len(agree) == 1 else ''} {q} for {of}"
     lower, upper = min(choice.criteria.values()), max(choice.criteria.values())
-    spread = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
-    words.append(said[0].upper() + said[1:] + spread + ".")
+    ranging = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
+    words.append(said[0].upper() + said[1:] + ranging + ".")
     return words
 
 

@@ -66,7 +66,7 @@ def _on_error(found: HeldOut) -> str:
 
 
 def _on_coverage(found: HeldOut) -> str:
-    """Coverage, and what a binomial test against 95 % says of it."""
+    """Coverage, and the result of a binomial test against 95 %."""
     known = f"95 % intervals cover {percent(found.coverage)} of them"
     if not found.refitted:
         return (

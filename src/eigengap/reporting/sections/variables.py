@@ -303,9 +303,9 @@ def _profiles(subject: Subject, look: Look) -> Array:
 
 def _of_mixture(means: Array, names: tuple[str, ...]) -> Section:
     """In which columns the components differ."""
-    spread = means.max(axis=0) - means.min(axis=0)
-    order = np.argsort(-spread, kind="stable")[:MOST_LINES]
-    largest = listing([f"{names[j]} ({fixed(float(spread[j]), 1)})" for j in order[:4]], 4)
+    ranges = means.max(axis=0) - means.min(axis=0)
+    order = np.argsort(-ranges, kind="stable")[:MOST_LINES]
+    largest = listing([f"{names[j]} ({fixed(float(ranges[j]), 1)})" for j in order[:4]], 4)
     words = (
         f"The components differ most in {largest}: standard deviations between the farthest means."
     )

@@ -142,7 +142,7 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     """The tasks with results that stay where they are computed.
 
     No worker is named. Dask keeps a task that was meant for a worker waiting for ever once all
-    workers are gone and others have come, and what goes into the task as well; by itself it
+    workers are lost and others have come, and what goes into the task as well; by itself it
     computes where the rows are.
     """
     client = current_client()
@@ -312,7 +312,7 @@ _LOST = (
 
 @contextmanager
 def _asked() -> Iterator[None]:
-    """A question to the scheduler, which may be gone."""
+    """A question to the scheduler, which may be lost."""
     try:
         yield
     except (OSError, CancelledError) as error:
@@ -330,7 +330,7 @@ def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
         raise ClusterError(
             f"every worker that was given {labels[error.args[0]]} died, {int(error.args[2]) + 1} "
             "in all. It may need more memory than a worker has (smaller partitions help), or "
-            "crash, or else a task that these workers had beside it: compute it by itself, and see "
+            "crash, or another task of these workers may have: compute it by itself, and see "
             "the logs (client.get_worker_logs())"
         ) from error
     except (CancelledError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Standard deviations of filled entries, from holes to whole pixels to tiny images."""
+"""Standard deviations of imputed entries, from holes to whole pixels to tiny images."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image, inpaint_image
-from eigengap.images.filling import _carried, _scale, thickness, togetherness
 from eigengap.images.gaussians import Gaussian, IncompletePatches
+from eigengap.images.imputation import _carried, _scale, thickness, togetherness
 
 
 def mosaic(h=48, w=48, seed=0):

@@ -1,10 +1,10 @@
-"""Missing entries of an image imputed by what the patches around them say, from coarse to fine.
+"""Missing entries of an image, imputed from the patches around them, from coarse to fine.
 
 Every patch is conditioned on what was observed of it under each component of the mixture, and what
-it expects is laid on the image, overlaps averaged by their precisions. Where a hole is so wide that
+its conditional means are averaged over overlaps by their precisions. Where a hole is so wide that
 no patch has more than a few observed entries the image at half its size is imputed first, by the
-same method, and its answer, doubled, is what the patches of the hole know, with a doubt: the middle
-of a hole is predicted from the coarsest image that reaches across it. That doubt, a standard
+same method, and its result, doubled, enters the patches of the hole, with a doubt: the middle of a
+hole is predicted from the coarsest image that reaches across it. That doubt, a standard
 deviation s, reaches the other entries through the same gains G as the predicted ones themselves:
 coarse images err on whole areas at once, so that the errors of one patch's doubtful entries are
 taken to go together, and add (G s)^2 to the variance.
@@ -78,7 +78,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Filled:
+class Imputed:
     """An image without missing entries."""
 
     values: Array  # (h, w, c)
@@ -88,7 +88,7 @@ class Filled:
     tiles: int
 
 
-def fill(image: Array, how: Settings, sigma: float) -> Filled:
+def impute(image: Array, how: Settings, sigma: float) -> Imputed:
     """Impute the NaN of (h, w, c), whose observed entries have noise of standard deviation sigma.
 
     With sigma = 0 observed entries stay as they are.
@@ -100,7 +100,7 @@ def fill(image: Array, how: Settings, sigma: float) -> Filled:
     )
     mean, sd, tiles = painted(known, gaussians, how)
     kept = predicted | ~np.isnan(image) if sigma == 0.0 else predicted
-    return Filled(
+    return Imputed(
         values=np.where(kept, known.values, mean),
         sd=np.where(kept, known.doubt, np.clip(scale * sd, least, MOST)),
         gaussians=gaussians,
@@ -110,19 +110,19 @@ def fill(image: Array, how: Settings, sigma: float) -> Filled:
 
 
 def _known(image: Array, how: Settings, sigma: float) -> Known:
-    """What was observed and, where no patch sees enough, what the coarser image says."""
+    """What was observed and, where no patch sees enough, the coarser image's prediction."""
     beyond = out_of_reach(image, how.patch)
     if not beyond.any():
         return Known(image, np.zeros(image.shape), sigma)
     h, w, _ = image.shape
     small = halved(image)
-    filled, sd = _coarser(small, how, sigma)
+    imputed, sd = _coarser(small, how, sigma)
     # The coarse image knows the means of 2 x 2 pixels; how far pixels are from those is observed
-    # beside the hole.
+    # around the hole.
     detail2 = pull_push((image - doubled(pull_push(small), h, w)) ** 2)
     doubt = np.sqrt(doubled(sd, h, w) ** 2 + detail2)
     return Known(
-        values=np.where(beyond, doubled(filled, h, w), image),
+        values=np.where(beyond, doubled(imputed, h, w), image),
         doubt=np.where(beyond, np.maximum(doubt, np.finfo(float).tiny), 0.0),
         sigma=sigma,
     )
@@ -145,7 +145,7 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
     missing = np.isnan(small)
     if min(h, w) < 4 or not missing.any():
         return pull_push(small), np.where(missing, float(np.nanstd(small)), sigma)
-    result = fill(small, how.shrunk_to(small.shape), sigma)
+    result = impute(small, how.shrunk_to(small.shape), sigma)
     return result.values, result.sd
 
 
@@ -162,29 +162,29 @@ def _learned(values: Array, predicted: Bools, how: Settings, sigma: float) -> li
     return fit_gaussians(patches, smooth, c, recipe, how.rng)
 
 
-# What patches say ---------------------------------------------------------------------------------
+# What patches predict -----------------------------------------------------------------------------
 
 
 def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> tuple[Array, Array, int]:
-    """What the patches say of every entry that any of them has something to say of.
+    """The patches' predictions of every entry that any of them predicts.
 
     Mean and standard deviation (h, w, c), and the number of pieces in which they were asked.
     """
     h, w, c = known.values.shape
     y, x = corners(h, w, how.patch, how.stride)
-    if known.sigma == 0.0:  # complete patches have nothing to say
+    if known.sigma == 0.0:  # complete patches have nothing to predict
         missing = counts(np.isnan(known.values), how.patch)[y, x] > 0
         y, x = y[missing], x[missing]
 
-    def opinions(y: Ints, x: Ints) -> tuple[Array, Array]:
+    def predictions(y: Ints, x: Ints) -> tuple[Array, Array]:
         patches = IncompletePatches.of(patches_at(known.values, y, x, how.patch))
         doubt = patches_at(known.doubt, y, x, how.patch)
-        return _opinions(patches, doubt, gaussians, known.sigma**2)
+        return _predictions(patches, doubt, gaussians, known.sigma**2)
 
-    return overlapping.painted((h, w, c), how.patch, (y, x), opinions)
+    return overlapping.painted((h, w, c), how.patch, (y, x), predictions)
 
 
-def _opinions(
+def _predictions(
     patches: IncompletePatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
 ) -> tuple[Array, Array]:
     """Mean and variance over the components, by the law of total variance: (n, d), (n, d)."""
@@ -196,10 +196,10 @@ def _opinions(
         at = np.flatnonzero(resp[:, k])
         if len(at) == 0:
             continue
-        expected, spread = conditional(patches.take(at), one, sigma2)
+        expected, within = conditional(patches.take(at), one, sigma2)
         r = resp[at, k][:, None]
         mean[at] += r * expected
-        second[at] += r * (spread + expected**2)
+        second[at] += r * (within + expected**2)
     variance = np.maximum(second - mean**2, LEAST)
     doubtful = np.flatnonzero(doubt.any(axis=1))
     if len(doubtful):
@@ -271,10 +271,8 @@ def togetherness(missing: Bools) -> float:
     n_missing, n_observed = float(np.sum(k)), float(np.sum(others + 1.0 - k))
     if others == 0.0 or n_missing == 0.0 or n_observed == 0.0:
         return 0.0
-    beside_missing, beside_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
-    return _more_often(
-        beside_missing / (n_missing * others), beside_observed / (n_observed * others)
-    )
+    with_missing, with_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
+    return _more_often(with_missing / (n_missing * others), with_observed / (n_observed * others))
 
 
 def thickness(missing: Bools) -> tuple[int, int]:
@@ -293,7 +291,7 @@ def _run(this: Bools, updated: Bools) -> int:
 def _more_often(if_missing: float, if_observed: float) -> float:
     """With what probability a judge has to take another entry with it.
 
-    That one is then as often missing as it is beside a missing entry.
+    That one is then as often missing as it is next to a missing entry.
     """
     return max((if_missing - if_observed) / (1.0 - if_observed), 0.0) if if_observed < 1.0 else 0.0
 
