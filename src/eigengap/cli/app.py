@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and say how it ended."""
+    """Run one command and return its exit code."""
     try:
         with worded(Options()):
             _invoke(arguments)
@@ -147,7 +147,7 @@ def _closed_pipe() -> int:
 
 
 def _interrupted(error: BaseException, arguments: Sequence[str], code: int) -> int:
-    """Ctrl-C, or a batch system that wants its machine back: say what is left of the work."""
+    """Ctrl-C, or a batch system that wants its machine back: report what is left of the work."""
     notes = dict.fromkeys(getattr(error, "__notes__", ()))
     kept = " ".join(f"{note}." for note in notes) or "Nothing was written."
     how = "Interrupted" if code == INTERRUPTED else "Terminated"

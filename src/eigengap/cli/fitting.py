@@ -229,7 +229,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
-    """What came of the fit; `is_warned` is whether it had something to say itself."""
+    """What came of the fit; `is_warned` is whether it gave a warning."""
     rank = getattr(model, "rank_choice_", None)
     choice = rank if rank is not None else getattr(model, "choice_", None)
     if choice is not None:

@@ -227,7 +227,7 @@ class Plan:
         narrator.wrote(path, count, after=message, sd=path)
 
     def _written(self, path: str, pixels: NDArray[Any], opacity: bool = False) -> int:
-        """Write an image, to standard output as PNG or TIFF, and say how many bytes it has."""
+        """Write an image, to standard output as PNG or TIFF, and report its bytes."""
 
         def write(to: str) -> None:
             write_image(to, pixels, force=self.force, opacity=opacity)
@@ -267,7 +267,7 @@ def is_transparent(mask: str | None) -> bool:
 def require_sense(mask: str | None) -> None:
     """Refuse what can be refused before anything is read."""
     if mask == RANDOM.rstrip(":") and not os.path.exists(mask):
-        raise WrongUsage("--mask random: say what share of the samples to hide, e.g. random:0.8")
+        raise WrongUsage("--mask random: give the share of the samples to hide, e.g. random:0.8")
     if mask is not None and hides(mask):
         _share_of(mask)
 

@@ -88,7 +88,7 @@ def compare(
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
-    Standard errors are over rows, given the fits: they say whether the difference would stay with
+    Standard errors are over rows, given the fits: they show whether the difference would stay with
     other test rows. Fits of different folds share most of their rows, so that how much the
     difference would change with other training rows is not in them, and has no unbiased estimate
     (Bengio and Grandvalet 2004); `fold_log_likelihood` shows it fold by fold.

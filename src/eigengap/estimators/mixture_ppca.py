@@ -119,8 +119,8 @@ class MixturePPCA(DensityEstimator):
     dimensions in all: the expectation of z in the block of the row's own component and of 0 in the
     others. Coordinates of different components are not comparable, so they do not share a column,
     and with one component this is the `transform` of PPCA. Together with `predict_proba` it is all
-    that `reconstruct` needs; there is no `inverse_transform`, for the coordinates alone do not say
-    which component's mean to add.
+    that `reconstruct` needs; there is no `inverse_transform`, for coordinates alone do not
+    determine which component's mean to add.
 
     Examples
     --------

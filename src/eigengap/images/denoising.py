@@ -155,7 +155,7 @@ def _learned(values: NDArray[Any], how: Settings, noise: float) -> PatchMixture:
 class Channels:
     """The r axes in which pixels of c channels vary, and where they lie apart from them.
 
-    Channels may say the same: grey stored as red, green and blue, or tinted, or one colour alone.
+    Channels may be equal: grey stored as red, green and blue, or tinted, or one colour alone.
     Their noise is the same too, and so is no white noise over all entries: in the directions in
     which the channels always agree there is none, and what is learned from those is that there is
     none at all. Such an image is restored in as many channels as it has, coordinates along the axes

@@ -86,7 +86,7 @@ class Gaussian:
 
 
 class Conditional(NamedTuple):
-    """What the observed entries of some patches say under one component."""
+    """Patches given their observed entries, under one component."""
 
     mean: Array  # (n, d) of the clean patch
     variance: Array  # (n, d) of the clean patch

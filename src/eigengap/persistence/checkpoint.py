@@ -254,7 +254,7 @@ def _require_header(header: dict[str, Any]) -> None:
     if not isinstance(identity, dict) or not all(
         isinstance(identity.get(key), kind) for key, kind in kinds.items()
     ):
-        raise ValueError("it does not say of which fit it is")
+        raise ValueError("it does not name the fit that it is of")
     if not isinstance(remembered, dict) or not all(
         type(value) is int and 0 <= value < 1 << 63 for value in remembered.values()
     ):

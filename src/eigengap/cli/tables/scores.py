@@ -38,7 +38,7 @@ class Scores:
         self._alpha: float = own if alpha is None else alpha
         if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
-                f"{type(model).__name__} is no density, and has nothing to say of how likely rows "
+                f"{type(model).__name__} is no density, and gives no likelihood of rows "
                 "are; fit one with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0

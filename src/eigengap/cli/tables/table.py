@@ -26,7 +26,7 @@ from eigengap.sources import quote
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options say of columns and cells."""
+    """The options on columns and cells."""
 
     columns: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
     if twice is not None:
         raise FileTrouble(
             f"{shown(table.given)} has {counts[twice]} columns named {quote(twice)}. Rename them, "
-            "or say by position which columns are meant, in the order of the fit (the first is 0): "
+            "or give the columns by position, in the order of the fit (the first is 0): "
             f"--columns {','.join(str(places[name]) for name in features)}"
         )
     return [places[name] for name in features]

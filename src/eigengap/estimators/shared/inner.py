@@ -120,7 +120,7 @@ class Predictor(AcceptsMissing, Shown, BaseEstimator):
 
 @contextmanager
 def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
-    """Repeat warnings of the inner fit, except some kinds, and say which fit it was."""
+    """Repeat warnings of the inner fit, except some kinds, and name the fit."""
     with captured() as heard:
         yield
     for one in heard:

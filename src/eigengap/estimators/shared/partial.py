@@ -72,7 +72,7 @@ class _Batches:
 
 
 def _takes_batches(estimator: Any) -> bool:
-    """Whether moments say all that the fit needs of the rows."""
+    """Whether moments are sufficient statistics for the fit."""
     distribution = getattr(estimator, "distribution", "gaussian")
     if distribution == "gaussian":
         return True

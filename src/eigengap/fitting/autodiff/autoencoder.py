@@ -181,7 +181,7 @@ class _Fit:
         }
 
     def _epoch(self, state: State) -> Step:
-        """One pass over the rows, and what the monitored rows say of it."""
+        """One pass over the rows, and the loss of the monitored rows."""
         options = self.options
         known: dict[str, Any] = dict(state)
         rate, best = float(known["rate"]), float(known["best_loss"])

@@ -185,8 +185,8 @@ def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any,
 def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str]) -> Any:
     """A mark for each row."""
     missing = np.isnan(table.X).sum(axis=1)
-    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
-    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
+    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "missing": missing}
+    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "missing": "#cells missing"}
     if colour is not None:
         columns["colour"] = colour.of_rows
         if colour.dates:
@@ -214,7 +214,7 @@ def _line(
     where = {name: len(strips) - 1 - k for k, name in enumerate(strips)}
     height = np.array([where[g] for g in group]) + 0.7 * jitter
     missing = np.isnan(table.X).sum(axis=1)
-    columns = {"x": t, "y": height, "row": table.at, "gaps": missing, "group": group}
+    columns = {"x": t, "y": height, "row": table.at, "missing": missing, "group": group}
     if colour is not None:
         columns["colour"] = colour.of_rows
     x = x_axis("x", titles[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=True))
@@ -229,7 +229,7 @@ def _line(
             .mark_rule(style="eg-accent", strokeWidth=1.3, opacity=0.8)
             .encode(x=x, x2="high", y=y, tooltip=tips(row="#row", x="#from", high="#to"))
         )
-    tip = tips(row="#row", x="#" + titles[0], gaps="#cells missing")
+    tip = tips(row="#row", x="#" + titles[0], missing="#cells missing")
     layers.append(
         alt.Chart(data(**columns))
         .mark_point(filled=True, size=24, opacity=0.7 if len(t) <= 1000 else 0.4)

@@ -1,7 +1,7 @@
 """Eigenvalues: the scree plot, and the spectrum against that of noise alone.
 
-The scree plot has the largest gap, and how many components the criteria choose. Noise alone follows
-the law of Marchenko and Pastur.
+The scree plot has the largest eigengap, and how many components the criteria choose. Noise alone
+follows the law of Marchenko and Pastur.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_SHOWN = 40  # eigenvalues
 CUMULATIVE = 110  # height of the second panel
 WIDTH = 480
 LETTER = 5.7  # points that a letter of these words takes, about
-HEADROOM = 1.16  # above the largest eigenvalue, for the words on the gap
+HEADROOM = 1.16  # above the largest eigenvalue, for the words on the eigengap
 ROOM_BELOW = 45.0  # per cent of the variance at the right, above which words fit below the line
 HEIGHT = 240  # of the spectrum
 FAR = 4.0  # times the edge of noise, beyond which the axis is logarithmic
@@ -43,7 +43,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     estimator : fitted estimator
         One that knows a spectrum.
     choice : RankChoice, default=None
-        What the criteria for the number of components say, drawn below; None takes
+        What the criteria for the number of components choose, drawn below; None takes
         `estimator.rank_choice_` where it is there.
 
     Returns

@@ -1,4 +1,4 @@
-"""How many components: eigenvalues, what the criteria say, and the parts of a mixture."""
+"""How many components: eigenvalues, what the criteria choose, and the parts of a mixture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TITLE = "How many components"
 
 
 def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
-    """What the criteria say of the rows that are shown; None where that means nothing."""
+    """What the criteria choose for the rows that are shown; None where that means nothing."""
     if not subject.entry.noise or look.n_columns < 2:
         return None
     criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
@@ -123,7 +123,7 @@ def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[
 def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None, look: Look) -> str:
     """How many criteria pick the number; where rows are sampled, the fit's own choice comes first.
 
-    What criteria say of a sample of the rows is not what they say of the table.
+    What criteria choose for a sample of the rows is not what they choose for the table.
     """
     words = _on_share(found)
     own = getattr(subject.bare, "rank_choice_", None)

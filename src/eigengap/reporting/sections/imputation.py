@@ -57,7 +57,7 @@ def _on_error(found: HeldOut) -> str:
         return (
             "Held-out values are predicted no better than by the mean of their column "
             f"(RMSE {number(found.overall, 2)} against {number(found.mean_overall, 2)} column "
-            "SDs): the columns say little about each other."
+            "SDs): the columns predict each other poorly."
         )
     return (
         f"Held-out values are predicted with an RMSE of {number(found.overall, 2)} column SDs, "

@@ -196,7 +196,7 @@ def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
         "Correlation circle",
         f"{names[best]} is shown best, {percent(float(length[best]))} of its variance along "
         f"{found.axes[0]} and {found.axes[1]}. Arrows that point the same way belong to columns "
-        "that correlate; short ones say little here.",
+        "that correlate; short ones are poorly represented here.",
         spec,
         note.strip(),
     )

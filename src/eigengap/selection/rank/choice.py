@@ -113,7 +113,7 @@ class RankChoice:
         its value, with `better` ("lower", "higher", ...) and `label`.
     summary : str
     not_applied : mapping of str to str
-        Criteria that say nothing of this table, and why.
+        Criteria that do not apply to this table, and why.
     """
 
     n_components: int

@@ -283,7 +283,7 @@ def _check_patience(work: Work, unchanged: float, labels: Labels) -> None:
     if not work and unchanged >= PATIENCE:
         raise ClusterError(
             f"the Dask cluster has had no worker for {PATIENCE:.0f} seconds: they died, or "
-            "never came. Their logs say why (client.get_worker_logs()); too little memory is "
+            "never came. See their logs (client.get_worker_logs()); too little memory is "
             "the usual cause, and smaller partitions the way out"
         )
     if work and not keys and unchanged >= PATIENCE:
