@@ -16,7 +16,7 @@ from eigengap.images.gaussians import (
     _eta,
     _stepped,
     _updated,
-    energies,
+    deviances,
     fit_gaussians,
     moments,
     responsibilities,
@@ -66,7 +66,7 @@ def test_responsibilities_are_bayes_rule(patches, sigma2) -> None:
             density = multivariate_normal(one.mu[o], cov).pdf(x[o]) if o.any() else 1.0
             joint[i, k] = np.exp(one.log_weight) * density
     expected = joint / joint.sum(axis=1, keepdims=True)
-    found = responsibilities(energies(patches, gaussians(), sigma2))
+    found = responsibilities(deviances(patches, gaussians(), sigma2))
     np.testing.assert_allclose(found, expected, atol=1e-10)
     assert found.std(axis=0).min() > 0.05  # rows differ
 

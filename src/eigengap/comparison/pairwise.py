@@ -140,7 +140,7 @@ class MetricPairs(Pairs):
 
 
 class GivenPairs(Pairs):
-    """Distances that somebody else computed: a matrix (n, n), or a function of row numbers."""
+    """Precomputed distances: a matrix (n, n), or a function of row numbers."""
 
     def __init__(self, n: int, given: NDArray[Any] | Callable[[Ints], NDArray[Any]]) -> None:
         self.n, self.given = n, given

@@ -108,7 +108,7 @@ class Whitener(Transformer):
 
     Rank. Where the rows vary in fewer directions than there are columns, a warning gives the rank
     and only those directions are whitened ("pca" gives fewer columns, "zca" columns of covariance
-    U U'); "cholesky" and a larger n_components are an error. Rounding is never blown up.
+    U U'); "cholesky" and a larger n_components are an error. Rounding errors are never amplified.
 
     A sparse table is accepted; what comes out is dense, because centring makes its zeros nonzero.
 

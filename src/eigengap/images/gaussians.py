@@ -100,9 +100,9 @@ class Moments(NamedTuple):
     second: Array  # (d, d) sum E[(x - mu)(x - mu)^T]
 
 
-def energies(patches: IncompletePatches, gaussians: list[Gaussian], sigma2: float) -> Array:
+def deviances(patches: IncompletePatches, gaussians: list[Gaussian], sigma2: float) -> Array:
     """-2 ln pi_k p_k(x_o), but for a constant of the patch: (n, K)."""
-    of_one = partial(_energy, patches, sigma2=sigma2)
+    of_one = partial(_deviance, patches, sigma2=sigma2)
     return np.stack(of_each(of_one, gaussians, len(patches)), axis=1)
 
 
@@ -111,7 +111,7 @@ def of_each(fn: Callable[[K], T], components: list[K], n: int) -> list[T]:
     return list(in_order(fn, iter(components)) if n >= MANY else map(fn, components))
 
 
-def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
+def _deviance(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     result = np.empty(len(patches))
     for at, r, o, A, L in _halves(patches, one, sigma2):
         if L is None:
@@ -126,9 +126,9 @@ def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     return result
 
 
-def responsibilities(energy: Array) -> Array:
+def responsibilities(deviance: Array) -> Array:
     """p(k | x_o): (n, K)."""
-    weight = np.exp(-0.5 * (energy - energy.min(axis=1, keepdims=True)))
+    weight = np.exp(-0.5 * (deviance - deviance.min(axis=1, keepdims=True)))
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
@@ -289,7 +289,7 @@ def _stepped(
     patches: IncompletePatches, gaussians: list[Gaussian], shape: Array, recipe: Recipe
 ) -> list[Gaussian]:
     """One step of EM; components with too few patches are dropped."""
-    resp = responsibilities(energies(patches, gaussians, recipe.sigma2))
+    resp = responsibilities(deviances(patches, gaussians, recipe.sigma2))
     eta = _eta(patches)
     n, d = patches.values.shape
     resp[(resp <= FEW) & (resp < resp.max(axis=1, keepdims=True))] = 0.0

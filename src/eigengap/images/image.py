@@ -157,7 +157,7 @@ class StandardisedImage:
         in_units = _within(sd, self.unit, np.dtype(dtype))
         left = np.zeros(self.given.shape, dtype)
         if self.given.dtype.kind == "f":
-            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has imputed it
+            left[np.isnan(self.given)] = np.nan  # of opacity, which is not imputed
         return self._with_opacity(in_units, left)
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:

@@ -5,8 +5,8 @@ its patches is learned from it. An entry is an impulse if it lies too far from a
 eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy image too
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
 and there it is many times the range of all intensities. The median of the neighbours stands for an
-impulse while the rest of the image is restored. Whether it is a fault or a star nobody here
-can know, so it stays as it was given, with a warning.
+impulse while the rest of the image is restored. Whether it is a fault or a star cannot
+be decided here, so it stays as it was given, with a warning.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from eigengap.images.gaussians import (
     IncompletePatches,
     Recipe,
     conditional,
-    energies,
+    deviances,
     fit_gaussians,
     responsibilities,
 )
@@ -117,7 +117,7 @@ def _known(image: Array, how: Settings, sigma: float) -> Known:
     h, w, _ = image.shape
     small = halved(image)
     imputed, sd = _coarser(small, how, sigma)
-    # The coarse image knows the means of 2 x 2 pixels; how far pixels are from those is observed
+    # The coarse image has the means of 2 x 2 pixels; how far pixels are from those is observed
     # around the hole.
     detail2 = pull_push((image - doubled(pull_push(small), h, w)) ** 2)
     doubt = np.sqrt(doubled(sd, h, w) ** 2 + detail2)
@@ -188,7 +188,7 @@ def _predictions(
     patches: IncompletePatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
 ) -> tuple[Array, Array]:
     """Mean and variance over the components, by the law of total variance: (n, d), (n, d)."""
-    resp = responsibilities(energies(patches, gaussians, sigma2))
+    resp = responsibilities(deviances(patches, gaussians, sigma2))
     resp[(resp < COUNTS) & (resp < resp.max(axis=1, keepdims=True))] = 0.0
     resp /= resp.sum(axis=1, keepdims=True)
     mean, second = np.zeros(patches.values.shape), np.zeros(patches.values.shape)

@@ -1,4 +1,4 @@
-"""The page: templates, styles, scripts and data as one HTML file that asks nobody for anything.
+"""The page: templates, styles, scripts and data as one HTML file that loads nothing else.
 
 A strict policy stands in its head: nothing is loaded from anywhere, and only the page's own style
 and scripts, known by their SHA-256, count. Vega runs its expressions by an interpreter, so that
@@ -46,7 +46,7 @@ def page(
     from markupsafe import Markup  # text of our own, not to be escaped
 
     css = _stylesheet() + _static("report.css")
-    # The page's own script, of several files that share their names and nobody else's.
+    # The page's own script, of several files that share their names and no others.
     parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
     bundle, script = vega(), f'(() => {{\n"use strict";\n{parts}}})();'
     require_closed(bundle, script, css)

@@ -64,7 +64,7 @@ FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """What an estimator remembers of its batches."""
+    """What an estimator keeps of its batches."""
 
     stream: Stream
     choice: RankChoice | None = None  # of n_components, once incomplete rows are settled
@@ -393,12 +393,12 @@ def _warn_of_digits(fit: GaussianFit, sd: Array) -> None:
         return
     if share > ROUNDING:
         size = f"{share:.0e} of the largest"
-        digits = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
+        digits = f"determine it to about {int(np.log10(share / ROUNDING)) + 1} digits"
     else:
         size = f"less than {ROUNDING:.0e} of the largest"
-        digits = "do not know it at all, nor whether it is 0"
+        digits = "do not determine it, nor whether it is 0"
     warn(
         f"a variance is {size}: the moments that partial_fit keeps {digits}. fit on the rows "
-        "themselves knows it to all",
+        "themselves gives all of them",
         LostDigitsWarning,
     )

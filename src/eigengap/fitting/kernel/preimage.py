@@ -37,7 +37,7 @@ NEIGHBOURS = 10  # landmarks nearest in coordinates, whose mean is where a fixed
 
 
 def has_fixed_point(kernel: Kernel) -> bool:
-    """Whether `fixed_points` knows how to go back from this kernel."""
+    """Whether `fixed_points` applies to this kernel."""
     return isinstance(kernel, RBF | Linear)
 
 

@@ -64,7 +64,7 @@ def elsewhere() -> str:
 
 
 class DamagedError(ValueError):
-    """A TIFF whose directory is cut, or points beyond the file: nobody can read it."""
+    """A TIFF whose directory is cut, or points beyond the file: it cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def is_tiff(data: bytes) -> bool:
 
 
 def trouble(data: bytes) -> str:
-    """Why a TIFF that nobody reads is not read: what it holds; "" for what is no TIFF."""
+    """Why a TIFF cannot be read: what it holds; "" for what is no TIFF."""
     if not is_tiff(data):
         return ""
     try:

@@ -66,8 +66,7 @@ def scores(
         A column of X, a feature or not; or labels or numbers.
     ellipses : bool or int, default=True
         Whether to draw regions that hold the score of an incomplete row with probability 95 %,
-        where the estimator knows them, and of how many rows, those that are least sure; True draws
-        30.
+        where the estimator has them, and of how many rows, the most uncertain ones; True draws 30.
     max_rows : int, default=5000
         Most rows to draw; of more a sample, always the same one.
 

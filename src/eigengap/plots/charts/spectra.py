@@ -41,7 +41,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     Parameters
     ----------
     estimator : fitted estimator
-        One that knows a spectrum.
+        One that has a spectrum.
     choice : RankChoice, default=None
         What the criteria for the number of components choose, drawn below; None takes
         `estimator.rank_choice_` where it is there.
@@ -54,7 +54,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -----
     Filled points are the components that the estimator keeps. The gap is that of the criterion
     "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
-    eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalue to the next. With missing values a model of q components has q + 1 values, q
     eigenvalues and the mean of all others; without a choice the gap is then the largest among
     these q.
 

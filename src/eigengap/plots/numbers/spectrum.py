@@ -1,6 +1,6 @@
-"""The eigenvalues that an estimator knows, against each other and against those of noise.
+"""The eigenvalues of an estimator, compared with each other and with those of noise.
 
-Of complete tables all are known. With missing values a model of q components knows q of them and
+Of complete tables all are known. With missing values a model of q components has q of them and
 the mean of the d - q others, its noise variance: q + 1 values. `trace_numbers` has the steps of the
 fit.
 
@@ -108,7 +108,7 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
     if getattr(model, "explained_variance_", None) is not None:
         return _of_pairs(model, model.explained_variance_, what="explained variance")
     raise AttributeError(
-        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. "
+        f"{public_name(estimator)} has no scree plot, for it has no eigenvalues. "
         f"{names_with('scree')} do"
     )
 

@@ -213,7 +213,7 @@ def handed_over(pipeline: Any, X: Any) -> tuple[Any, Any, str]:
 
 
 def _names(last: Any, before: Any) -> list[str] | None:
-    """Of the columns that the last step gets; None where nobody knows."""
+    """Of the columns that the last step gets; None where they are unknown."""
     if hasattr(last, "feature_names_in_"):
         return [str(name) for name in last.feature_names_in_]
     try:

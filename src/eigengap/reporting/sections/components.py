@@ -58,8 +58,8 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         found = eigenvalues(subject.bare)
     except AttributeError:
         q = subject.n_components
-        given = "" if q is None else f" It has {count(q, 'coordinate')}, as was asked."
-        why = f"{subject.kind} knows no eigenvalues that would show how many it needs.{given}"
+        given = "" if q is None else f" It has {count(q, 'coordinate')}, as requested."
+        why = f"{subject.kind} has no eigenvalues to choose the rank by.{given}"
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
     gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows

@@ -191,7 +191,7 @@ def most_on_one_machine(threads: Mapping[str, int]) -> int:
 
 
 def places(parts: Sequence[Delayed]) -> list[str | None]:
-    """The worker that holds each part already (`X.persist()`); None where nobody does."""
+    """The worker that holds each part already (`X.persist()`); None where none does."""
     client = current_client()
     if client is None:
         return [None] * len(parts)
@@ -250,7 +250,7 @@ def _together(*forests: Forest) -> Forest:
 
 
 def _gathered(client: Any, futures: list[Any], labels: Labels) -> list[Any]:
-    """The results, unless nobody is left to compute them, or nobody gets on with it."""
+    """The results, unless no worker is left to compute them, or none makes progress."""
     import distributed
 
     observed: Work | None = None
