@@ -123,7 +123,7 @@ def field(n=48):
     return (np.sin(x / 4.0) + np.cos(y / 5.0))[..., None]
 
 
-def test_judges_are_kept_from_learning() -> None:
+def test_held_out_entries_are_kept_from_learning() -> None:
     values = field()
     values[np.random.default_rng(0).random(values.shape) < 0.3] = np.nan
     known = Known(values, np.zeros(values.shape), 0.0)
@@ -140,7 +140,7 @@ def test_judges_are_kept_from_learning() -> None:
     assert 0.05 < share < 0.2
 
 
-def test_noise_of_the_judges_is_not_an_error_of_what_is_imputed() -> None:
+def test_noise_of_the_held_out_entries_is_not_an_error_of_what_is_imputed() -> None:
     """A field known far better than any of its noisy entries: deviations are those of the field."""
     rng = np.random.default_rng(0)
     noisy = field() + rng.normal(0.0, 0.5, (48, 48, 1))

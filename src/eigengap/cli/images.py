@@ -227,7 +227,7 @@ class Plan:
         narrator.wrote(path, count, after=message, sd=path)
 
     def _written(self, path: str, pixels: NDArray[Any], opacity: bool = False) -> int:
-        """Write an image, to standard output as PNG or TIFF, and report its bytes."""
+        """Write an image, to standard output as PNG or TIFF, and return its size in bytes."""
 
         def write(to: str) -> None:
             write_image(to, pixels, force=self.force, opacity=opacity)

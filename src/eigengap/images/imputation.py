@@ -10,12 +10,12 @@ coarse images err on whole areas at once, so that the errors of one patch's doub
 taken to go together, and add (G s)^2 to the variance.
 
 A Gaussian's own standard deviations are as good as the Gaussian. So a few of the observed entries,
-the judges, are kept from learning and imputed as if they were missing, and all standard deviations
-are multiplied by one number: that which makes 95 % intervals cover 95 % of the judges (split
-conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go missing as
-entries do: where a missing entry takes all channels of a pixel, or its neighbours, with it, so does
-a judge. A large image has judges enough in a few windows, and what was learned without them is as
-good as what all would teach. In a small one every entry is a judge in its turn.
+the calibration set, are held out and imputed as if they were missing, and all standard deviations
+are multiplied by one number: that which makes 95 % intervals cover 95 % of the set (split conformal
+prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Entries are held out as they go
+missing: where a missing entry takes all channels of a pixel, or its neighbours, with it, so does a
+held-out one. A large image has enough of them in a few windows, and a fit without them is as good
+as one to all entries. In a small one every entry is held out in its turn.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ SEES_LITTLE = 0.04  # share of a patch's entries below which it does not determi
 COUNTS = 0.05  # responsibility that counts for nothing
 LEAST = 1e-9  # variance, or one patch would outweigh all
 
-SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which observed entries are judges
-ROUNDS = 10  # in which a tenth of the observed entries each are the judges, if one is not enough
-ENOUGH = 100  # judges
+SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which observed entries are held out
+ROUNDS = 10  # in which a tenth of the observed entries each is held out, if one is not enough
+ENOUGH = 100  # held-out entries
 FEWEST = 19  # of which the worst bounds 95 % of what is to come
 LEVEL, NORMAL = 0.95, 1.959964
 
@@ -226,10 +226,10 @@ def _carried(
 
 
 def tried(known: Known, learn: Learner, how: Settings) -> tuple[list[Gaussian], float, float]:
-    """Learn, try, and learn again where the judges were needed for that.
+    """Learn, calibrate, and learn again where the held-out entries were needed for that.
 
     Returns what was learned, the factor of its standard deviations, and what none of them should be
-    below: 0 where there were judges enough.
+    below: 0 where enough entries were held out.
     """
     down, across = thickness(np.isnan(known.values))
     turn = _turns(known, min(down, how.patch), min(across, how.patch), how.rng)
@@ -241,20 +241,20 @@ def tried(known: Known, learn: Learner, how: Settings) -> tuple[list[Gaussian], 
     inside = np.zeros(turn.shape, dtype=bool)
     for window in windows:
         inside[window] = True
-    judges = inside & (turn == 0)
-    # Judges that are noisy, or smaller than the holes, cannot show that these are better known.
+    held_out = inside & (turn == 0)
+    # Held-out entries that are noisy, or smaller than the holes, do not justify a factor below 1.
     least = 1.0 if known.sigma > 0.0 or max(down, across) > how.patch else 0.0
-    if np.count_nonzero(judges) >= ENOUGH:
-        gaussians = learn(known.without(judges).values)
-        z = _misses(known, judges, windows, gaussians, how)
+    if np.count_nonzero(held_out) >= ENOUGH:
+        gaussians = learn(known.without(held_out).values)
+        z = _misses(known, held_out, windows, gaussians, how)
         return gaussians, max(_scale(z), least), 0.0
     z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
-    # The image has standard deviation 1: without judges nothing is known better than that.
+    # The image has standard deviation 1: without calibration nothing is known better than that.
     return learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0
 
 
 def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """(h, w, c) the round in which an entry is a judge, with its neighbours; -1 where missing."""
+    """(h, w, c) the round in which an entry is held out, with its neighbours; -1 where missing."""
     missing = np.isnan(known.values)
     h, w, c = missing.shape
     stones = (-(-h // height), -(-w // width))  # with which the image is paved
@@ -289,7 +289,7 @@ def _run(this: Bools, updated: Bools) -> int:
 
 
 def _more_often(if_missing: float, if_observed: float) -> float:
-    """With what probability a judge has to take another entry with it.
+    """With what probability a held-out entry has to take another one with it.
 
     That one is then as often missing as it is next to a missing entry.
     """
@@ -304,25 +304,25 @@ def _stretch(length: int, rng: np.random.Generator) -> slice:
 def _in_turn(
     known: Known, turn: NDArray[np.intp], learn: Learner, how: Settings
 ) -> Iterator[Array]:
-    """Errors of the judges of one round after another, as many as it takes."""
+    """Errors of the held-out entries of one round after another, as many as it takes."""
     everywhere = [(slice(None), slice(None))]
-    judged, observed = 0, int(np.count_nonzero(turn >= 0))
+    total, observed = 0, int(np.count_nonzero(turn >= 0))
     for one in range(ROUNDS):
-        judges = turn == one
-        n = int(np.count_nonzero(judges))
-        if judged >= ENOUGH or n == 0 or n == observed:
+        held_out = turn == one
+        n = int(np.count_nonzero(held_out))
+        if total >= ENOUGH or n == 0 or n == observed:
             continue
-        judged += n
-        yield _misses(known, judges, everywhere, learn(known.without(judges).values), how)
+        total += n
+        yield _misses(known, held_out, everywhere, learn(known.without(held_out).values), how)
 
 
 def _misses(
-    known: Known, judges: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
+    known: Known, held_out: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
 ) -> Array:
-    """|error| in standard deviations, of every judge in every window."""
+    """|error| in standard deviations, of every held-out entry in every window."""
     z = [np.empty(0)]
     for window in windows:
-        here = judges[window]
+        here = held_out[window]
         if here.any():
             mean, sd, _ = painted(known.within(window).without(here), gaussians, how)
             error = known.values[window][here] - mean[here]
@@ -331,7 +331,7 @@ def _misses(
 
 
 def _scale(z: Array) -> float:
-    """What makes 95 % intervals cover 95 % of what is to come, or all judges if that is less."""
+    """What makes 95 % intervals cover 95 % of what is to come, or all held-out entries if fewer."""
     if len(z) == 0:
         return 1.0
     rank = min(ceil(LEVEL * (len(z) + 1)), len(z))

@@ -74,7 +74,7 @@ def write_report(
     estimator: Any, table: Any, output: str, narrator: Any, *,
     color: str | None, rows: int = 2000, **how: Any,
 ) -> int:  # fmt: skip
-    """Write the report of a fitted model, and report its bytes."""
+    """Write the report of a fitted model, and return its size in bytes."""
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import position_of
     from eigengap.reporting import report

@@ -1,4 +1,4 @@
-"""Rows judged by a model: figures for each, and the least probable in words."""
+"""Rows scored by a model: figures for each, and the least probable in words."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Scores:
         self._alpha: float = own if alpha is None else alpha
         if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
-                f"{type(model).__name__} is no density, and gives no likelihood of rows "
-                "are; fit one with eigengap fit DATA -m ppca, or -m novelty"
+                f"{type(model).__name__} is no density, so that rows have no likelihood; "
+                "fit one with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0
         self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []

@@ -329,8 +329,8 @@ def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
     except KilledWorker as error:
         raise ClusterError(
             f"every worker that was given {labels[error.args[0]]} died, {int(error.args[2]) + 1} "
-            "in all. It may need more memory than a worker has (smaller partitions help), or "
-            "crash, or another task of these workers may have: compute it by itself, and see "
+            "in all. This task, or another one on these workers, may crash or need more memory "
+            "than a worker has (smaller partitions help): compute it alone, and see "
             "the logs (client.get_worker_logs())"
         ) from error
     except (CancelledError, OSError) as error:
