@@ -88,7 +88,7 @@ def compare(
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
-    Standard errors are over rows, given the fits: they say whether the difference would stay with
+    Standard errors are over rows, given the fits: they show whether the difference would stay with
     other test rows. Fits of different folds share most of their rows, so that how much the
     difference would change with other training rows is not in them, and has no unbiased estimate
     (Bengio and Grandvalet 2004); `fold_log_likelihood` shows it fold by fold.
@@ -164,9 +164,9 @@ def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
     """Mean and standard deviation (d,) of what was observed, each row as often as it counts."""
     w = np.where(np.isnan(X), 0.0, weight[:, None])
     count = np.maximum(w.sum(axis=0), np.finfo(float).tiny)  # 0 for a column without any
-    filled = np.where(w > 0, X, 0.0)
-    mean = np.sum(w * filled, axis=0) / count
-    return mean, np.sqrt(np.sum(w * (filled - mean) ** 2, axis=0) / count)
+    values = np.where(w > 0, X, 0.0)
+    mean = np.sum(w * values, axis=0) / count
+    return mean, np.sqrt(np.sum(w * (values - mean) ** 2, axis=0) / count)
 
 
 def _measure(
@@ -224,9 +224,11 @@ def _impute(
         return
     values = np.where(hidden[test], np.nan, rows.values[test])
     table = values if rows.table is rows.values else like(_take(rows.table, test), values)
-    answer = fill(fitted, table, values, _moments(rows.values[train], rows.weight[train])[0])
+    answer = impute_cells(
+        fitted, table, values, _moments(rows.values[train], rows.weight[train])[0]
+    )
     if answer is None:
-        found.no_imputation("cannot fill cells (no impute, no inverse_transform)")
+        found.no_imputation("cannot impute cells (no impute, no inverse_transform)")
         return
     imputed, sd = answer
     truth = rows.values[test]
@@ -261,7 +263,9 @@ def _why_no_density(model: Any) -> str:
 # How any estimator imputes, and is copied ---------------------------------------------------------
 
 
-def fill(model: Any, rows: Any, hidden: Array, means: Array) -> tuple[Array, Array | None] | None:
+def impute_cells(
+    model: Any, rows: Any, hidden: Array, means: Array
+) -> tuple[Array, Array | None] | None:
     """Imputed values (c, d), and their standard deviations where the model has them.
 
     None if it cannot impute. Models of this package can (`impute`), and so can imputers, whose

@@ -474,7 +474,7 @@ callable or Kernel, default="linear"
     def inverse_transform(self, X: Any) -> Array:
         """Rows of data whose image in feature space is near the scores X: (n, n_features).
 
-        By ridge regression or by fixed point, as `preimage` says; for the linear kernel the fixed
+        By ridge regression or by fixed point, by `preimage`; for the linear kernel the fixed
         point is the reconstruction of PCA.
         """
         check_is_fitted(self, "model_")

@@ -104,7 +104,7 @@ default="auto"
     Notes
     -----
     Not every graph fits q dimensions: a star with seven leaves has no such coordinates in the
-    plane. `edges_recovered_` and `false_edges_` say what came back; a warning does where it is not
+    plane. `edges_recovered_` and `false_edges_` give what came back; a warning does where it is not
     all.
 
     New rows are placed by the affine combination of their neighbours among the fitted rows that

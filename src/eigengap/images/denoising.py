@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import fill
 from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_noise, put_back, tamed
+from eigengap.images.imputation import impute
 from eigengap.images.inpainting import as_it_is, imputed
 from eigengap.images.mixture import PatchMixture, fit_mixture
 from eigengap.images.noise import learned_noise, limits, unclipped
@@ -46,7 +46,7 @@ def denoise_image(
     Parameters
     ----------
     image : array of shape (h, w) or (h, w, c)
-        uint8, uint16, float32 or float64. NaN is missing, and is filled. Single entries that are
+        uint8, uint16, float32 or float64. NaN is missing, and is imputed. Single entries that are
         too far from their neighbours for any noise are reported in a warning and stay as they are.
     patch : int, default=8
         Side of the patches; a smaller image makes it smaller.
@@ -98,7 +98,7 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
     if image.is_flat:  # one intensity throughout, estimated from all observed entries
         error = (sigma or 0.0) / np.sqrt(np.sum(~image.missing))
         flat = as_it_is(image, how)
-        sd = image.spread(np.full(image.shape, error / image.unit))
+        sd = image.sd_in_units(np.full(image.shape, error / image.unit))
         return replace(flat, sd=sd) if sigma else flat
     step = 1.0 / image.unit if image.given.dtype.kind == "u" else 0.0
     channels = own_channels(image.values, step)
@@ -109,8 +109,8 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
         noise = relative(sigma, image.unit / channels.more)
     noise_sd = noise / channels.more * image.unit
     if image.missing.any():  # imputed, and the others freed from noise, by the same patches
-        found = fill(values, how, max(noise, NONE))
-        found = replace(found, values=channels.all(found.values), sd=channels.spread(found.sd))
+        found = impute(values, how, max(noise, NONE))
+        found = replace(found, values=channels.all(found.values), sd=channels.all_sd(found.sd))
         kind = f"{mixture_of(len(found.gaussians), 'Gaussian')} in noise"
         return imputed(found, image, how, kind, noise_sd)
     if noise < NONE:
@@ -128,7 +128,7 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
     mean, sd = unclipped(mean, sd, limits(values), noise)
     return Restored(
         image=image.restored(channels.all(mean)),
-        sd=image.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
+        sd=image.sd_in_units(np.minimum(channels.all_sd(sd), 1.0)),  # of its mean throughout
         noise_sd=noise_sd,
         model=f"{mixture} on {how.patch} x {how.patch} patches",
         n_mixture=len(mixture.components),
@@ -155,7 +155,7 @@ def _learned(values: NDArray[Any], how: Settings, noise: float) -> PatchMixture:
 class Channels:
     """The r axes in which pixels of c channels vary, and where they lie apart from them.
 
-    Channels may say the same: grey stored as red, green and blue, or tinted, or one colour alone.
+    Channels may be equal: grey stored as red, green and blue, or tinted, or one colour alone.
     Their noise is the same too, and so is no white noise over all entries: in the directions in
     which the channels always agree there is none, and what is learned from those is that there is
     none at all. Such an image is restored in as many channels as it has, coordinates along the axes
@@ -179,7 +179,7 @@ class Channels:
         """(h, w, r) to (h, w, c)."""
         return own @ self.axes.T + self.offset
 
-    def spread(self, sd: Array) -> Array:
+    def all_sd(self, sd: Array) -> Array:
         """Standard deviations (h, w, r) to (h, w, c)."""
         return np.sqrt(sd**2 @ (self.axes**2).T)
 

@@ -21,7 +21,7 @@ from eigengap.wording import words
 TYPES = ("uint8", "uint16", "float32", "float64")
 FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
 SMALLEST = float(np.nextafter(0.0, 1.0))
-DENOISING, FILLING = 36, 96  # bytes for each sample at the height of the work, measured
+DENOISING, IMPUTING = 36, 96  # bytes for each sample at the height of the work, measured
 MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
 
 
@@ -101,8 +101,8 @@ class Restored(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
         entries = "1 entry" if self.n_missing == 1 else f"{self.n_missing} entries"
-        filled = f", {entries} filled" if self.n_missing else ""
-        return f"Restored({size} {self.dtype}; {self.model}; noise sd {self.noise_sd:.3g}{filled})"
+        imputed = f", {entries} imputed" if self.n_missing else ""
+        return f"Restored({size} {self.dtype}; {self.model}; noise sd {self.noise_sd:.3g}{imputed})"
 
 
 def mixture_of(K: int, what: str) -> str:
@@ -150,14 +150,14 @@ class StandardisedImage:
             result = np.where(self.missing, result, before[..., : result.shape[2]])
         return self._with_opacity(result, self.given)
 
-    def spread(self, sd: Array) -> NDArray[np.floating]:
+    def sd_in_units(self, sd: Array) -> NDArray[np.floating]:
         """Standard deviations (h, w, c') in the units of what was given; 0 for opacity."""
         low, high = FLOAT32
         dtype = np.float32 if low < self.unit < high else np.float64
         in_units = _within(sd, self.unit, np.dtype(dtype))
         left = np.zeros(self.given.shape, dtype)
         if self.given.dtype.kind == "f":
-            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has imputed it
+            left[np.isnan(self.given)] = np.nan  # of opacity, which is not imputed
         return self._with_opacity(in_units, left)
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
@@ -198,7 +198,7 @@ def standardised(image: Any, mask: Any, opacity: bool | None) -> StandardisedIma
         missing = missing | np.isnan(values)
     h, w, c = values.shape
     require_memory(
-        float(FILLING if missing.any() else DENOISING) * h * w * c,
+        float(IMPUTING if missing.any() else DENOISING) * h * w * c,
         f"restoring an image of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
         "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
     )
@@ -233,7 +233,7 @@ def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
 
 
 def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> None:
-    """Refuse to guess where the channel taken for opacity has gaps that opacity does not have.
+    """Refuse to guess where the channel taken for opacity has missing entries; opacity has none.
 
     A mask of whole pixels marks it too; what it holds there is known, and stays.
     """
@@ -256,8 +256,8 @@ def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> Non
 def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
     if missing.all():
         way_out = (
-            ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
-            "~mask"
+            ". A mask is True where an entry is MISSING; if yours is True where it was "
+            "observed, give ~mask"
         )
         nothing = "every entry of the image is missing: there is nothing to learn from"
         raise ValueError(nothing + way_out * masked)
@@ -312,7 +312,7 @@ def _require_finite(values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
         more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
         raise ValueError(
             f"the image is infinite at row {y}, column {x}{of}{words().either(', counted from 0')}"
-            f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
+            f"{more if count > 1 else ''}: put NaN where it is infinite to have that imputed"
         )
 
 
@@ -326,7 +326,7 @@ def _per_entry(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         if array.dtype.kind not in "iu" or not set(np.unique(array)) <= {0, 1, 255}:
             raise TypeError(
                 f"the mask is of type {array.dtype}; give booleans, True where an entry is missing "
-                "(whole numbers may be 0 where seen, and 1 or 255 where missing)"
+                "(whole numbers may be 0 where observed, and 1 or 255 where missing)"
             )
         array = array != 0
     wide = array[..., None] if array.ndim == 2 else array

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import FEWEST, Filled, fill
 from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
+from eigengap.images.imputation import FEWEST, Imputed, impute
 
 
 def inpaint_image(
@@ -76,14 +76,14 @@ def inpaint_image(
     calm, impulses = tamed(scaled, beyond_range(scaled.values))
     if calm.is_flat:
         return as_it_is(calm, how)
-    found = fill(calm.values, how, relative(noise, calm.unit))
+    found = impute(calm.values, how, relative(noise, calm.unit))
     kind = "PPCA" if model == "ppca" else mixture_of(len(found.gaussians), "Gaussian")
     restored = imputed(found, calm, how, kind, noise, keep_observed=noise == 0.0)
     return put_back(restored, scaled.given, impulses)
 
 
 def imputed(
-    found: Filled,
+    found: Imputed,
     image: StandardisedImage,
     how: Settings,
     kind: str,
@@ -94,7 +94,7 @@ def imputed(
     K, d = len(found.gaussians), len(found.gaussians[0].mu)
     return Restored(
         image=image.restored(found.values, keep_observed=keep_observed),
-        sd=image.spread(found.sd),
+        sd=image.sd_in_units(found.sd),
         noise_sd=noise,
         model=f"{kind} on {how.patch} x {how.patch} patches",
         n_mixture=K,
@@ -117,7 +117,7 @@ def as_it_is(image: StandardisedImage, how: Settings) -> Restored:
     unknown = np.nan if np.count_nonzero(~image.missing) < FEWEST else 0.0
     return Restored(
         image=image.restored(values, keep_observed=True),
-        sd=image.spread(np.where(image.missing, unknown, 0.0)),
+        sd=image.sd_in_units(np.where(image.missing, unknown, 0.0)),
         noise_sd=0.0,
         model="one intensity" if image.is_flat else "nothing to restore",
         n_mixture=1,

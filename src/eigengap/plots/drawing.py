@@ -1,4 +1,4 @@
-"""What all charts share: data in place, titles that say what is shown, equal units on both axes."""
+"""What all charts share: data in place, titles for what is shown, equal units on both axes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def theme(chart: Any, dark: bool = False) -> Any:
 
 
 def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -> Path:
-    """Write a chart to a file; what it is the name says: .png, .svg, .html or .json.
+    """Write a chart to a file, whose suffix gives the format: .png, .svg, .html or .json.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(
-            f"{target.name!r} does not say what to write: its name has to end in "
+            f"{target.name!r} does not name a format: its name has to end in "
             f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         )
     if not scale > 0:

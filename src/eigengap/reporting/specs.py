@@ -57,7 +57,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page; `left_out` says why it is empty where it is."""
+    """One part of the page; `left_out` is the reason where it is empty."""
 
     id: str
     title: str
@@ -156,7 +156,7 @@ def bars(
 def both_ends(
     order: NDArray[np.intp], most: int, best: str, worst: str
 ) -> tuple[NDArray[np.intp], str]:
-    """The first and last columns of an order where there are too many, and a note that says so."""
+    """The first and last columns of an order where there are too many, and a note on that."""
     if len(order) <= most:
         return order, ""
     half = most // 2

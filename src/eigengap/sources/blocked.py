@@ -292,7 +292,7 @@ class HeldOut(DerivedSource):
         self.dtype, self.fold = np.dtype(np.float64), fold
 
     def sample(self, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        raise NotImplementedError("hidden cells belong to rows, and a sample forgets which")
+        raise NotImplementedError("held-out cells belong to rows, which a sample does not number")
 
     def collect(self) -> Rows:
         return self.map(values_of)

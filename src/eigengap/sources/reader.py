@@ -111,7 +111,7 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
     try:
         now = Stamp.of(path)
     except FileNotFoundError:
-        raise UnreadableError(where, "it has gone since it was opened") from None
+        raise UnreadableError(where, "it was removed after it was opened") from None
     if now == stamp:
         return
     if now.size == stamp.size:
@@ -127,7 +127,7 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
 
 @contextmanager
 def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> Iterator[None]:
-    """Let errors of these kinds name the file; {} in the message is for what they say."""
+    """Let errors of these kinds name the file; {} in the message is for theirs."""
     try:
         yield
     except (UnreadableError, MemoryError):

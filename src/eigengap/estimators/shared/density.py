@@ -68,7 +68,7 @@ _PREPARED: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
 class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     """Base class of estimators whose `model_` is a density."""
 
-    _takes_cell_sd = True  # whether the model knows noise of single values
+    _takes_cell_sd = True  # whether the model takes the noise of single values
     knows_cell_sd_ = False  # whether the fit was given some
     scale_: Array | None
 
@@ -193,7 +193,7 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
         if kind == "optimal" and cell_sd is not None:
             raise ValueError(
-                'kind="optimal" is a projection, which knows no noise of cells; use '
+                'kind="optimal" is a projection, which takes no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
         of = self.model_.denoised if kind == "posterior" else self._project
@@ -210,8 +210,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         cell_sd : table of X's shape, default=None
-            Known standard deviation of each value, as in `posterior`: a noisy one says less about
-            the others of its row. It is returned as it is, like every observed value.
+            Known standard deviation of each value, as in `posterior`: a noisy one weighs less in
+            the prediction of the others. It is returned as it is, like every observed value.
 
         Returns
         -------

@@ -275,7 +275,7 @@ def cautions(estimator: Any) -> Iterator[str]:
         )
     height = getattr(model, "log_likelihood_", None)
     if height is not None and np.ndim(height) == 0 and height == np.inf:
-        yield "the likelihood has no bound: no noise is left beside the components"
+        yield "the likelihood has no bound: no noise is left besides the components"
     at_floor = getattr(model, "heywood_", ())
     if at_floor:
         yield f"Heywood case: the factors explain {_columns(estimator, at_floor)} entirely"

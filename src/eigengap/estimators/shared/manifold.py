@@ -162,7 +162,7 @@ class GraphEstimator(Transformer):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         rows = dense_rows(source)
-        pairs.refuse_spread(rows)
+        pairs.refuse_column_ranges(rows)
         if not source.has_missing or self._skips_missing:
             return rows
         self._filler = imputing_model(ArraySource(rows, names=source.names))

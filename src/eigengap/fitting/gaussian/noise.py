@@ -398,7 +398,7 @@ class MultivariateTProblem(GaussianProblem):
         variance = sums.squares / sums.observed
         of_rows = replace(units, variance=variance, observed_w=sums.observed, sum_w=sums.sum_w)
         shapes = spectral_start(unit_rows, self.q, of_rows, replace(how, fixed_noise=None))
-        # Lengths are gone; the typical one is that of columns of their robust scale.
+        # Lengths were divided out; the typical one is that of columns of their robust scale.
         size = float(np.sum(units.variance) / np.sum(variance))
 
         def sized(shape: Parameters) -> Parameters:

@@ -469,7 +469,7 @@ def data_model(
 
 
 def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
-    """The q variances that a model knows along its axes, and its total variance."""
+    """The q variances of a model along its axes, and its total variance."""
     _, lam = model.principal_axes()
     total = float(np.sum(model.variances()))
     return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)

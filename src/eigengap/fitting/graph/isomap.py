@@ -331,7 +331,7 @@ def residual_variances(paths: Array, landmarks: NDArray[np.int64] | None, Z: Arr
     rows = np.arange(len(paths))
     if len(rows) > count:
         rows = np.sort(np.random.default_rng(0).choice(rows, count, replace=False))
-    other = rows[:, None] != at  # (c, m) a row with itself says nothing
+    other = rows[:, None] != at  # (c, m) a row with itself is uninformative
     unit = unit_of(paths)
     delta = paths[rows][other] / unit
     square = np.zeros(len(delta))

@@ -341,7 +341,7 @@ def _solve(
 
 
 def _lowest(apply: Product, n: int) -> float:
-    """A Ritz value from below: what it says of a negative eigenvalue is true, if not all."""
+    """A Ritz value, never below the lowest eigenvalue: where it is negative, one is."""
     low = top_eigenpairs(lambda V: -apply(V), n, 1, max_passes=LOWEST_PASSES)
     value = -float(low.lam[0])
     high = top_eigenpairs(apply, n, 1, max_passes=LOWEST_PASSES)

@@ -37,7 +37,7 @@ NEIGHBOURS = 10  # landmarks nearest in coordinates, whose mean is where a fixed
 
 
 def has_fixed_point(kernel: Kernel) -> bool:
-    """Whether `fixed_points` knows how to go back from this kernel."""
+    """Whether `fixed_points` applies to this kernel."""
     return isinstance(kernel, RBF | Linear)
 
 
@@ -98,7 +98,7 @@ def _step(kernel: RBF, C: Array, L: Array, x: Array) -> tuple[Array, Array]:
     """Where the fixed-point equation sends each x, and sum_i c_i k(x, l_i) at x."""
     share = C * kernel.matrix(x, L)
     height = np.sum(share, axis=1)
-    # Far from all landmarks, or between weights that cancel, the equation says nothing: stay.
+    # Far from all landmarks, or between weights that cancel, the equation is uninformative: stay.
     usable = height > 1e-12 * np.sum(np.abs(share), axis=1)
     to = (share @ L) / np.where(usable, height, 1.0)[:, None]
     return np.where(usable[:, None], to, x), height

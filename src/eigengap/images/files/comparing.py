@@ -50,13 +50,13 @@ def before_and_after(
     low, high = _range(np.asarray(restored))
     with_missing, missing = _with_missing(damaged, mask, low, high)
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
-    spread, largest = shades(restored.sd)
+    sd, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
     white = f"white = {_figure(largest)}{unit}" if np.nanmax(restored.sd) > 0 else "white: unknown"
     panels += [
         (("as it was" if original is None else "damaged") + missing, with_missing),
         ("restored", _shown(np.asarray(restored), low, high)),
-        (f"standard deviation, {white}", spread),
+        (f"standard deviation, {white}", sd),
     ]
     times = _enlargement(*damaged.shape[:2])
     return side_by_side(
@@ -133,7 +133,7 @@ def _range(image: NDArray[Any]) -> tuple[float, float]:
     if image.dtype.kind == "u":
         return 0.0, float(np.iinfo(image.dtype).max)
     low, high = float(np.nanmin(image)), float(np.nanmax(image))
-    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # of less, nothing would be seen
+    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # less would be invisible
         return 0.0, 1.0
     return low, high if high > low else low + 1.0
 

@@ -2,8 +2,8 @@
 
 Pillow has no place for real samples in colour, of 64 bits, or in five channels, which instruments
 and other packages write. Read here are samples of 8 to 64 bits in either byte order, in strips or
-tiles, channels beside or after one another, as they are or deflated, with or without a predictor,
-also in BigTIFF; palettes, other compressions and the like are left to Pillow. What is written is
+tiles, channels interleaved or not, as they are or deflated, with or without a predictor,
+also in BigTIFF; palettes and other compressions are left to Pillow. What is written is
 the plainest form: one deflated strip.
 
 A directory may say anything. Only the tags that are known here are looked at, and nothing takes
@@ -64,7 +64,7 @@ def elsewhere() -> str:
 
 
 class DamagedError(ValueError):
-    """A TIFF whose directory is cut, or points beyond the file: nobody can read it."""
+    """A TIFF whose directory is cut, or points beyond the file: it cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def is_tiff(data: bytes) -> bool:
 
 
 def trouble(data: bytes) -> str:
-    """Why a TIFF that nobody reads is not read: what it holds; "" for what is no TIFF."""
+    """Why a TIFF cannot be read: what it holds; "" for what is no TIFF."""
     if not is_tiff(data):
         return ""
     try:
@@ -128,11 +128,11 @@ def trouble(data: bytes) -> str:
     return f"{held}, and damaged"
 
 
-# Samples as they are seen --------------------------------------------------------------------
+# Samples as they are displayed ---------------------------------------------------------------
 
 
 def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels:
-    """More is brighter, and colours are not darkened by what can be seen through them."""
+    """More is brighter, and colours are not darkened by their transparency."""
     if samples.ndim == 2 or len(extra) >= samples.shape[2]:
         extra = ()
     most = None if samples.dtype.kind == "f" else np.iinfo(samples.dtype).max
@@ -147,7 +147,7 @@ def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pi
             if what in (PREMULTIPLIED, OPACITY):
                 inverted[..., -k] = samples[..., -k]
         samples = inverted
-    if PREMULTIPLIED in extra:  # divided by opacity; black where nothing is seen
+    if PREMULTIPLIED in extra:  # divided by opacity; black where it is transparent
         colours = samples.shape[2] - len(extra)
         opacity = samples[..., colours + extra.index(PREMULTIPLIED), None].astype(np.float64)
         full = np.divide(most or 1.0, opacity, out=np.zeros_like(opacity), where=opacity != 0)
@@ -158,7 +158,7 @@ def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pi
 
 
 def opacity_is_last(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> bool:
-    """Whether the last of 2 or 4 channels is opacity: the file says so, or has one beside RGB."""
+    """Whether the last of 2 or 4 channels is opacity: by its tags, or as the fourth with RGB."""
     if samples.ndim == 2 or samples.shape[2] not in (2, 4) or len(extra) > 1:
         return False
     return extra[-1:] in ((PREMULTIPLIED,), (OPACITY,)) or photometric == RGB

@@ -10,7 +10,7 @@ mean a and covariance A (0 on observed values). For two independent rows and the
 Gaussian processes). For the linear kernel it is a_x' a_y. A row with itself is no pair of
 independent rows: E k(x, x) = b, and |a|^2 + tr A. The matrix of all pairs is an average of kernel
 matrices of completed tables, hence positive. M is d x d and there is one for each pair of patterns
-of missing values: `work` says how much that is, and `MOST_WORK` is the limit.
+of missing values: `work` is their cost, and `MOST_WORK` is the limit.
 """
 
 from __future__ import annotations

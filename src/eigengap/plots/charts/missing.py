@@ -319,16 +319,16 @@ def _calibration(
     if chosen is not None:
         at = np.flatnonzero(found.imputations.column == chosen)
         if len(at) == 0:
-            raise ValueError("no cell of this column was hidden")
+            raise ValueError("no value of this column was held out")
         found = Calibration(found.imputations.some(at), found.truth[at])
     chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
     n = len(found.truth)
     whose = " The model was fitted with these cells, unless these are new rows: that flatters it."
-    which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
+    which = f"column {names[chosen]}" if chosen is not None else "all columns, standardised"
     return finish(
         chart,
-        f"How well {public_name(estimator)} predicts hidden cells",
-        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {100 * level:g} % "
+        f"How well {public_name(estimator)} predicts held-out values",
+        f"{100 * found.coverage:.1f} % of {n:,} held-out values lie in their {100 * level:g} % "
         f"intervals ({which}).{whose if known is None else ''}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
         upper(table.sampling()),
@@ -345,8 +345,8 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     centre, unit = np.zeros(len(names)), np.ones(len(names))
     if several:  # columns in their own units cannot share an axis
         centre = np.nanmean(table.X, axis=0)
-        spread = np.nanstd(table.X, axis=0)
-        unit = np.where(spread > 0, spread, 1.0)
+        sd = np.nanstd(table.X, axis=0)
+        unit = np.where(sd > 0, sd, 1.0)
     c = f.column[kept]
     truth, value, low, high = (
         (v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)

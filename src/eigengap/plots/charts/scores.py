@@ -66,8 +66,7 @@ def scores(
         A column of X, a feature or not; or labels or numbers.
     ellipses : bool or int, default=True
         Whether to draw regions that hold the score of an incomplete row with probability 95 %,
-        where the estimator knows them, and of how many rows, those that are least sure; True draws
-        30.
+        where the estimator has them, and of how many rows, the most uncertain ones; True draws 30.
     max_rows : int, default=5000
         Most rows to draw; of more a sample, always the same one.
 
@@ -162,7 +161,7 @@ def _plane(
 
 
 def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
-    """Closed lines (e, p, 2); the first of `rows`, values of each, tells them apart."""
+    """Closed lines (e, p, 2); the first of `rows`, values of each, names them."""
     e, p = outlines.shape[:2]
     lines = data(
         x=outlines[:, :, 0].ravel(),
@@ -185,8 +184,8 @@ def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any,
 def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str]) -> Any:
     """A mark for each row."""
     missing = np.isnan(table.X).sum(axis=1)
-    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
-    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
+    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "missing": missing}
+    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "missing": "#cells missing"}
     if colour is not None:
         columns["colour"] = colour.of_rows
         if colour.dates:
@@ -205,16 +204,16 @@ def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: 
 def _line(
     table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
-    """One component: a strip for each category, rows spread up and down so as to be seen."""
+    """One component: a strip for each category, rows jittered vertically."""
     t = T[:, 0]
-    spread = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
+    jitter = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
     strips, group = ["rows"], ["rows"] * len(t)
     if colour is not None and colour.is_category:
         strips, group = list(colour.levels), colour.of_rows
     where = {name: len(strips) - 1 - k for k, name in enumerate(strips)}
-    height = np.array([where[g] for g in group]) + 0.7 * spread
+    height = np.array([where[g] for g in group]) + 0.7 * jitter
     missing = np.isnan(table.X).sum(axis=1)
-    columns = {"x": t, "y": height, "row": table.at, "gaps": missing, "group": group}
+    columns = {"x": t, "y": height, "row": table.at, "missing": missing, "group": group}
     if colour is not None:
         columns["colour"] = colour.of_rows
     x = x_axis("x", titles[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=True))
@@ -229,7 +228,7 @@ def _line(
             .mark_rule(style="eg-accent", strokeWidth=1.3, opacity=0.8)
             .encode(x=x, x2="high", y=y, tooltip=tips(row="#row", x="#from", high="#to"))
         )
-    tip = tips(row="#row", x="#" + titles[0], gaps="#cells missing")
+    tip = tips(row="#row", x="#" + titles[0], missing="#cells missing")
     layers.append(
         alt.Chart(data(**columns))
         .mark_point(filled=True, size=24, opacity=0.7 if len(t) <= 1000 else 0.4)

@@ -1,7 +1,7 @@
 """Eigenvalues: the scree plot, and the spectrum against that of noise alone.
 
-The scree plot has the largest gap, and how many components the criteria choose. Noise alone follows
-the law of Marchenko and Pastur.
+The scree plot has the largest eigengap, and how many components the criteria choose. Noise alone
+follows the law of Marchenko and Pastur.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_SHOWN = 40  # eigenvalues
 CUMULATIVE = 110  # height of the second panel
 WIDTH = 480
 LETTER = 5.7  # points that a letter of these words takes, about
-HEADROOM = 1.16  # above the largest eigenvalue, for the words on the gap
+HEADROOM = 1.16  # above the largest eigenvalue, for the words on the eigengap
 ROOM_BELOW = 45.0  # per cent of the variance at the right, above which words fit below the line
 HEIGHT = 240  # of the spectrum
 FAR = 4.0  # times the edge of noise, beyond which the axis is logarithmic
@@ -41,9 +41,9 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     Parameters
     ----------
     estimator : fitted estimator
-        One that knows a spectrum.
+        One that has a spectrum.
     choice : RankChoice, default=None
-        What the criteria for the number of components say, drawn below; None takes
+        What the criteria for the number of components choose, drawn below; None takes
         `estimator.rank_choice_` where it is there.
 
     Returns
@@ -54,7 +54,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -----
     Filled points are the components that the estimator keeps. The gap is that of the criterion
     "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
-    eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalue to the next. With missing values a model of q components has q + 1 values, q
     eigenvalues and the mean of all others; without a choice the gap is then the largest among
     these q.
 
@@ -238,7 +238,7 @@ def spectrum(estimator: Any) -> Chart:
     Of n rows of d columns of pure noise of variance sigma2 hardly an eigenvalue lies beyond
     sigma2 (1 + sqrt(d / n))^2, the edge. The bars count the known eigenvalues (as a density), every
     tick is one, the line is the density that noise would have. Which of those beyond the edge are
-    there by chance the law of Tracy and Widom tells.
+    there by chance follows from the law of Tracy and Widom.
 
     Examples
     --------

@@ -155,7 +155,7 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     Notes
     -----
     An arrow that reaches the circle belongs to a variable that the two components show entirely;
-    a short one says nothing about its variable.
+    a short one carries no information on its variable.
 
     Examples
     --------

@@ -112,7 +112,7 @@ def _natural(key: str) -> tuple[int, float, str]:
 
 
 def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colour | None:
-    """A column as a colour; None where it only names the rows, or says nothing.
+    """A column as a colour; None where it only names the rows, or carries no information.
 
     Numbers of rows are a scale where they are asked for by name.
     """

@@ -155,7 +155,7 @@ class Missing(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """All that the report knows of the table."""
+    """What the report shows of the table."""
 
     X: Array  # (m, d) float64, NaN where missing: the rows that are shown
     at: NDArray[np.intp]  # (m,) their positions, ascending

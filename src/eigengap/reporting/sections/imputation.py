@@ -57,7 +57,7 @@ def _on_error(found: HeldOut) -> str:
         return (
             "Held-out values are predicted no better than by the mean of their column "
             f"(RMSE {number(found.overall, 2)} against {number(found.mean_overall, 2)} column "
-            "SDs): the columns say little about each other."
+            "SDs): the columns predict each other poorly."
         )
     return (
         f"Held-out values are predicted with an RMSE of {number(found.overall, 2)} column SDs, "
@@ -66,7 +66,7 @@ def _on_error(found: HeldOut) -> str:
 
 
 def _on_coverage(found: HeldOut) -> str:
-    """Coverage, and what a binomial test against 95 % says of it."""
+    """Coverage, and the result of a binomial test against 95 %."""
     known = f"95 % intervals cover {percent(found.coverage)} of them"
     if not found.refitted:
         return (

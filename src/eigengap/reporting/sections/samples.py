@@ -134,8 +134,8 @@ def samples(
         "names": row_names(look, labels),
     }
     if len(scores.axes) == 1:  # a strip: up is nothing but room
-        spread = row_hashes(0, len(look.at), 0) >> np.uint64(40)
-        rows["jitter"] = [round(float(u) / 2**24, 3) for u in spread]
+        hashes = row_hashes(0, len(look.at), 0) >> np.uint64(40)
+        rows["jitter"] = [round(float(u) / 2**24, 3) for u in hashes]
     size = count(look.n_rows, "row")
     on_rows = f"All {size} are shown."
     if look.is_sampled:

@@ -196,7 +196,7 @@ def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
         "Correlation circle",
         f"{names[best]} is shown best, {percent(float(length[best]))} of its variance along "
         f"{found.axes[0]} and {found.axes[1]}. Arrows that point the same way belong to columns "
-        "that correlate; short ones say little here.",
+        "that correlate; short ones are poorly represented here.",
         spec,
         note.strip(),
     )
@@ -303,9 +303,9 @@ def _profiles(subject: Subject, look: Look) -> Array:
 
 def _of_mixture(means: Array, names: tuple[str, ...]) -> Section:
     """In which columns the components differ."""
-    spread = means.max(axis=0) - means.min(axis=0)
-    order = np.argsort(-spread, kind="stable")[:MOST_LINES]
-    largest = listing([f"{names[j]} ({fixed(float(spread[j]), 1)})" for j in order[:4]], 4)
+    ranges = means.max(axis=0) - means.min(axis=0)
+    order = np.argsort(-ranges, kind="stable")[:MOST_LINES]
+    largest = listing([f"{names[j]} ({fixed(float(ranges[j]), 1)})" for j in order[:4]], 4)
     words = (
         f"The components differ most in {largest}: standard deviations between the farthest means."
     )

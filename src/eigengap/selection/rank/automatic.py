@@ -152,7 +152,7 @@ def before_a_cliff(spectrum: Spectrum, rows: float) -> int:
     """Components before the last drop of CLIFF times, in the first half of the spectrum; or 0.
 
     Deflation gives up beyond one component for three columns, and a column that is almost all
-    signal says little of its noise. Eigenvalues of noise, and those of real tables that were
+    signal determines its noise poorly. Eigenvalues of noise, and those of real tables that were
     looked at, fall by less than 7 times from one to the next (docs/rank.md).
     """
     lam = spectrum.lam

@@ -335,7 +335,7 @@ def cross_validate(source: Source, fit: Fit, most: int, seed: int) -> tuple[int,
         sums = reduce(SquaredErrors.merge, (errors(part, q) for part in kept))
         return sums.total / max(sums.weight, 1.0)
 
-    label = f"mean squared error of hidden cells, {FOLDS}-fold"
+    label = f"mean squared error of held-out values, {FOLDS}-fold"
     curve = Curve.of(first_minimum(error, 0, most), "lower", label)
     return curve.lowest(), curve
 

@@ -310,7 +310,7 @@ class PairScatter(Additive):
 def incomplete_spectrum(source: Source, q: int) -> Spectrum:
     """The spectrum of a table with missing values.
 
-    A fitted PPCA knows q eigenvalues and one noise variance. The others are taken from the observed
+    A fitted PPCA has q eigenvalues and one noise variance. The others are taken from the observed
     residuals: their covariance, pair of columns by pair of columns over the rows that show both,
     within the d - q directions that the components leave, scaled to the model's noise variance. It
     has the sampling error of a covariance of as many rows as show a pair of columns on average, and

@@ -349,7 +349,7 @@ def kept(
 ) -> list[Delayed]:
     """Prepared units in bundles that stay on the workers; as they are where they do not fit.
 
-    `places` are the workers that hold their rows already, None where nobody does.
+    `places` are the workers that hold their rows already, None where none does.
     """
     if PREPARED * nbytes > cluster.most_kept():
         return list(units)

@@ -25,7 +25,7 @@ Counts = dict[int, tuple[int, int]]  # rows of each partition, and those that ar
 
 
 class PartitionError(ValueError):
-    """A partition that cannot be used: the message says which, the row, the column, the way out."""
+    """A partition that cannot be used: the message names it, the row, the column, the remedy."""
 
 
 class NotPlaced(Exception):
@@ -86,7 +86,7 @@ class Opened:
             yield self._block(some, None if w is None else w[rows], rows.start)
 
     def counted(self) -> Counts:
-        """How many rows there were, once they have been gone through."""
+        """How many rows there were, once they have been read."""
         return {self._place.partition + i: count for i, count in enumerate(self._counts)}
 
     def _block(self, values: NDArray[Any], weight: Array | None, offset: int) -> Block:
@@ -247,7 +247,7 @@ def bundled(*some: Ready) -> Ready:
 
 
 def _counted(blocks: Any) -> Counts:
-    """The rows of partitions that have just been gone through; nothing of prepared blocks."""
+    """The rows of partitions that have just been read; nothing of prepared blocks."""
     return blocks.counted() if isinstance(blocks, Opened) else {}
 
 

@@ -114,7 +114,7 @@ class FieldSource(StreamSource):
         name: Hashable | None = None,
         labels: Sequence[Any] | None = None,
     ) -> Any:
-        """What a model says of every sample, along `sample_dim` with its coordinates.
+        """A model's output for every sample, along `sample_dim` with its coordinates.
 
         Parameters
         ----------

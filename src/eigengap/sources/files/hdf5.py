@@ -154,7 +154,7 @@ def _labels(data: Any, d: int) -> tuple[str, ...] | None:
 
 
 def _attributes(data: Any, where: str) -> dict[str, Any]:
-    """Those that say how numbers are packed; a damaged one may claim any length."""
+    """Those on how numbers are packed; a damaged one may claim any length."""
     found: dict[str, Any] = {}
     for name in ATTRIBUTES:
         if name not in data.attrs:

@@ -145,7 +145,7 @@ class ParquetReader(FileReader):
 
     @property
     def bytes_per_pass(self) -> int:
-        # Asked for when a pass has gone well: of damaged metadata pyarrow would make an end of the
+        # Asked for when a pass has succeeded: of damaged metadata pyarrow would make an end of the
         # process here, and an error while it reads.
         if self._bytes is None:
             damaged = unreadable(self.where, (UnicodeDecodeError,), "it is damaged ({})")
@@ -157,7 +157,7 @@ class ParquetReader(FileReader):
 def index_columns(schema: Any) -> frozenset[str]:
     """Columns that hold the index of a pandas frame: row labels, which are no features.
 
-    pandas writes an index other than 0, 1, 2, ... as columns, and says so in the metadata; it reads
+    pandas writes an index other than 0, 1, 2, ... as columns, noted in the metadata; it reads
     them back as the index.
     """
     facts = schema.pandas_metadata or {}

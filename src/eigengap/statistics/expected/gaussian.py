@@ -79,7 +79,7 @@ class Expected(Additive):
 
 
 class Sums:
-    """The sums of one block while its chunks are gone through."""
+    """The sums of one block while its chunks are read."""
 
     def __init__(self, rows: ObservedRows, q: int) -> None:
         self._rows = rows

@@ -1,21 +1,21 @@
-"""Missing entries of an image imputed by what the patches around them say, from coarse to fine.
+"""Missing entries of an image, imputed from the patches around them, from coarse to fine.
 
 Every patch is conditioned on what was observed of it under each component of the mixture, and what
-it expects is laid on the image, overlaps averaged by their precisions. Where a hole is so wide that
+its conditional means are averaged over overlaps by their precisions. Where a hole is so wide that
 no patch has more than a few observed entries the image at half its size is imputed first, by the
-same method, and its answer, doubled, is what the patches of the hole know, with a doubt: the middle
-of a hole is predicted from the coarsest image that reaches across it. That doubt, a standard
+same method, and its result, doubled, enters the patches of the hole, with a doubt: the middle of a
+hole is predicted from the coarsest image that reaches across it. That doubt, a standard
 deviation s, reaches the other entries through the same gains G as the predicted ones themselves:
 coarse images err on whole areas at once, so that the errors of one patch's doubtful entries are
 taken to go together, and add (G s)^2 to the variance.
 
 A Gaussian's own standard deviations are as good as the Gaussian. So a few of the observed entries,
-the judges, are kept from learning and imputed as if they were missing, and all standard deviations
-are multiplied by one number: that which makes 95 % intervals cover 95 % of the judges (split
-conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go missing as
-entries do: where a missing entry takes all channels of a pixel, or its neighbours, with it, so does
-a judge. A large image has judges enough in a few windows, and what was learned without them is as
-good as what all would teach. In a small one every entry is a judge in its turn.
+the calibration set, are held out and imputed as if they were missing, and all standard deviations
+are multiplied by one number: that which makes 95 % intervals cover 95 % of the set (split conformal
+prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Entries are held out as they go
+missing: where a missing entry takes all channels of a pixel, or its neighbours, with it, so does a
+held-out one. A large image has enough of them in a few windows, and a fit without them is as good
+as one to all entries. In a small one every entry is held out in its turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from eigengap.images.gaussians import (
     IncompletePatches,
     Recipe,
     conditional,
-    energies,
+    deviances,
     fit_gaussians,
     responsibilities,
 )
@@ -54,9 +54,9 @@ SEES_LITTLE = 0.04  # share of a patch's entries below which it does not determi
 COUNTS = 0.05  # responsibility that counts for nothing
 LEAST = 1e-9  # variance, or one patch would outweigh all
 
-SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which observed entries are judges
-ROUNDS = 10  # in which a tenth of the observed entries each are the judges, if one is not enough
-ENOUGH = 100  # judges
+SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which observed entries are held out
+ROUNDS = 10  # in which a tenth of the observed entries each is held out, if one is not enough
+ENOUGH = 100  # held-out entries
 FEWEST = 19  # of which the worst bounds 95 % of what is to come
 LEVEL, NORMAL = 0.95, 1.959964
 
@@ -78,7 +78,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Filled:
+class Imputed:
     """An image without missing entries."""
 
     values: Array  # (h, w, c)
@@ -88,7 +88,7 @@ class Filled:
     tiles: int
 
 
-def fill(image: Array, how: Settings, sigma: float) -> Filled:
+def impute(image: Array, how: Settings, sigma: float) -> Imputed:
     """Impute the NaN of (h, w, c), whose observed entries have noise of standard deviation sigma.
 
     With sigma = 0 observed entries stay as they are.
@@ -100,7 +100,7 @@ def fill(image: Array, how: Settings, sigma: float) -> Filled:
     )
     mean, sd, tiles = painted(known, gaussians, how)
     kept = predicted | ~np.isnan(image) if sigma == 0.0 else predicted
-    return Filled(
+    return Imputed(
         values=np.where(kept, known.values, mean),
         sd=np.where(kept, known.doubt, np.clip(scale * sd, least, MOST)),
         gaussians=gaussians,
@@ -110,19 +110,19 @@ def fill(image: Array, how: Settings, sigma: float) -> Filled:
 
 
 def _known(image: Array, how: Settings, sigma: float) -> Known:
-    """What was observed and, where no patch sees enough, what the coarser image says."""
+    """What was observed and, where no patch sees enough, the coarser image's prediction."""
     beyond = out_of_reach(image, how.patch)
     if not beyond.any():
         return Known(image, np.zeros(image.shape), sigma)
     h, w, _ = image.shape
     small = halved(image)
-    filled, sd = _coarser(small, how, sigma)
-    # The coarse image knows the means of 2 x 2 pixels; how far pixels are from those is observed
-    # beside the hole.
+    imputed, sd = _coarser(small, how, sigma)
+    # The coarse image has the means of 2 x 2 pixels; how far pixels are from those is observed
+    # around the hole.
     detail2 = pull_push((image - doubled(pull_push(small), h, w)) ** 2)
     doubt = np.sqrt(doubled(sd, h, w) ** 2 + detail2)
     return Known(
-        values=np.where(beyond, doubled(filled, h, w), image),
+        values=np.where(beyond, doubled(imputed, h, w), image),
         doubt=np.where(beyond, np.maximum(doubt, np.finfo(float).tiny), 0.0),
         sigma=sigma,
     )
@@ -145,7 +145,7 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
     missing = np.isnan(small)
     if min(h, w) < 4 or not missing.any():
         return pull_push(small), np.where(missing, float(np.nanstd(small)), sigma)
-    result = fill(small, how.shrunk_to(small.shape), sigma)
+    result = impute(small, how.shrunk_to(small.shape), sigma)
     return result.values, result.sd
 
 
@@ -162,33 +162,33 @@ def _learned(values: Array, predicted: Bools, how: Settings, sigma: float) -> li
     return fit_gaussians(patches, smooth, c, recipe, how.rng)
 
 
-# What patches say ---------------------------------------------------------------------------------
+# What patches predict -----------------------------------------------------------------------------
 
 
 def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> tuple[Array, Array, int]:
-    """What the patches say of every entry that any of them has something to say of.
+    """The patches' predictions of every entry that any of them predicts.
 
     Mean and standard deviation (h, w, c), and the number of pieces in which they were asked.
     """
     h, w, c = known.values.shape
     y, x = corners(h, w, how.patch, how.stride)
-    if known.sigma == 0.0:  # complete patches have nothing to say
+    if known.sigma == 0.0:  # complete patches have nothing to predict
         missing = counts(np.isnan(known.values), how.patch)[y, x] > 0
         y, x = y[missing], x[missing]
 
-    def opinions(y: Ints, x: Ints) -> tuple[Array, Array]:
+    def predictions(y: Ints, x: Ints) -> tuple[Array, Array]:
         patches = IncompletePatches.of(patches_at(known.values, y, x, how.patch))
         doubt = patches_at(known.doubt, y, x, how.patch)
-        return _opinions(patches, doubt, gaussians, known.sigma**2)
+        return _predictions(patches, doubt, gaussians, known.sigma**2)
 
-    return overlapping.painted((h, w, c), how.patch, (y, x), opinions)
+    return overlapping.painted((h, w, c), how.patch, (y, x), predictions)
 
 
-def _opinions(
+def _predictions(
     patches: IncompletePatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
 ) -> tuple[Array, Array]:
     """Mean and variance over the components, by the law of total variance: (n, d), (n, d)."""
-    resp = responsibilities(energies(patches, gaussians, sigma2))
+    resp = responsibilities(deviances(patches, gaussians, sigma2))
     resp[(resp < COUNTS) & (resp < resp.max(axis=1, keepdims=True))] = 0.0
     resp /= resp.sum(axis=1, keepdims=True)
     mean, second = np.zeros(patches.values.shape), np.zeros(patches.values.shape)
@@ -196,10 +196,10 @@ def _opinions(
         at = np.flatnonzero(resp[:, k])
         if len(at) == 0:
             continue
-        expected, spread = conditional(patches.take(at), one, sigma2)
+        expected, within = conditional(patches.take(at), one, sigma2)
         r = resp[at, k][:, None]
         mean[at] += r * expected
-        second[at] += r * (spread + expected**2)
+        second[at] += r * (within + expected**2)
     variance = np.maximum(second - mean**2, LEAST)
     doubtful = np.flatnonzero(doubt.any(axis=1))
     if len(doubtful):
@@ -226,10 +226,10 @@ def _carried(
 
 
 def tried(known: Known, learn: Learner, how: Settings) -> tuple[list[Gaussian], float, float]:
-    """Learn, try, and learn again where the judges were needed for that.
+    """Learn, calibrate, and learn again where the held-out entries were needed for that.
 
     Returns what was learned, the factor of its standard deviations, and what none of them should be
-    below: 0 where there were judges enough.
+    below: 0 where enough entries were held out.
     """
     down, across = thickness(np.isnan(known.values))
     turn = _turns(known, min(down, how.patch), min(across, how.patch), how.rng)
@@ -241,20 +241,20 @@ def tried(known: Known, learn: Learner, how: Settings) -> tuple[list[Gaussian], 
     inside = np.zeros(turn.shape, dtype=bool)
     for window in windows:
         inside[window] = True
-    judges = inside & (turn == 0)
-    # Judges that are noisy, or smaller than the holes, cannot show that these are better known.
+    held_out = inside & (turn == 0)
+    # Held-out entries that are noisy, or smaller than the holes, do not justify a factor below 1.
     least = 1.0 if known.sigma > 0.0 or max(down, across) > how.patch else 0.0
-    if np.count_nonzero(judges) >= ENOUGH:
-        gaussians = learn(known.without(judges).values)
-        z = _misses(known, judges, windows, gaussians, how)
+    if np.count_nonzero(held_out) >= ENOUGH:
+        gaussians = learn(known.without(held_out).values)
+        z = _misses(known, held_out, windows, gaussians, how)
         return gaussians, max(_scale(z), least), 0.0
     z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
-    # The image has standard deviation 1: without judges nothing is known better than that.
+    # The image has standard deviation 1: without calibration nothing is known better than that.
     return learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0
 
 
 def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """(h, w, c) the round in which an entry is a judge, with its neighbours; -1 where missing."""
+    """(h, w, c) the round in which an entry is held out, with its neighbours; -1 where missing."""
     missing = np.isnan(known.values)
     h, w, c = missing.shape
     stones = (-(-h // height), -(-w // width))  # with which the image is paved
@@ -271,10 +271,8 @@ def togetherness(missing: Bools) -> float:
     n_missing, n_observed = float(np.sum(k)), float(np.sum(others + 1.0 - k))
     if others == 0.0 or n_missing == 0.0 or n_observed == 0.0:
         return 0.0
-    beside_missing, beside_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
-    return _more_often(
-        beside_missing / (n_missing * others), beside_observed / (n_observed * others)
-    )
+    with_missing, with_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
+    return _more_often(with_missing / (n_missing * others), with_observed / (n_observed * others))
 
 
 def thickness(missing: Bools) -> tuple[int, int]:
@@ -291,9 +289,9 @@ def _run(this: Bools, updated: Bools) -> int:
 
 
 def _more_often(if_missing: float, if_observed: float) -> float:
-    """With what probability a judge has to take another entry with it.
+    """With what probability a held-out entry has to take another one with it.
 
-    That one is then as often missing as it is beside a missing entry.
+    That one is then as often missing as it is next to a missing entry.
     """
     return max((if_missing - if_observed) / (1.0 - if_observed), 0.0) if if_observed < 1.0 else 0.0
 
@@ -306,25 +304,25 @@ def _stretch(length: int, rng: np.random.Generator) -> slice:
 def _in_turn(
     known: Known, turn: NDArray[np.intp], learn: Learner, how: Settings
 ) -> Iterator[Array]:
-    """Errors of the judges of one round after another, as many as it takes."""
+    """Errors of the held-out entries of one round after another, as many as it takes."""
     everywhere = [(slice(None), slice(None))]
-    judged, observed = 0, int(np.count_nonzero(turn >= 0))
+    total, observed = 0, int(np.count_nonzero(turn >= 0))
     for one in range(ROUNDS):
-        judges = turn == one
-        n = int(np.count_nonzero(judges))
-        if judged >= ENOUGH or n == 0 or n == observed:
+        held_out = turn == one
+        n = int(np.count_nonzero(held_out))
+        if total >= ENOUGH or n == 0 or n == observed:
             continue
-        judged += n
-        yield _misses(known, judges, everywhere, learn(known.without(judges).values), how)
+        total += n
+        yield _misses(known, held_out, everywhere, learn(known.without(held_out).values), how)
 
 
 def _misses(
-    known: Known, judges: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
+    known: Known, held_out: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
 ) -> Array:
-    """|error| in standard deviations, of every judge in every window."""
+    """|error| in standard deviations, of every held-out entry in every window."""
     z = [np.empty(0)]
     for window in windows:
-        here = judges[window]
+        here = held_out[window]
         if here.any():
             mean, sd, _ = painted(known.within(window).without(here), gaussians, how)
             error = known.values[window][here] - mean[here]
@@ -333,7 +331,7 @@ def _misses(
 
 
 def _scale(z: Array) -> float:
-    """What makes 95 % intervals cover 95 % of what is to come, or all judges if that is less."""
+    """What makes 95 % intervals cover 95 % of what is to come, or all held-out entries if fewer."""
     if len(z) == 0:
         return 1.0
     rank = min(ceil(LEVEL * (len(z) + 1)), len(z))
