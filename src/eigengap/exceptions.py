@@ -252,7 +252,7 @@ class CheckpointMismatchError(ValueError):
 
 
 class ClusterError(RuntimeError):
-    """Workers or scheduler are gone; the message says what was being computed."""
+    """Workers or scheduler are lost; the message names what was being computed."""
 
 
 class CorruptFileError(ValueError):

@@ -91,7 +91,7 @@ def procrustes(A: Array, B: Array) -> Array:
     """The orthogonal R (q, q) that brings A R nearest to B, both (d, q), in least squares.
 
     Schoenemann (1966): R = U V^T from the singular value decomposition A^T B = U S V^T.
-    Reflections are allowed, for the prior of z knows no orientation.
+    Reflections are allowed, for the prior of z has no orientation.
     """
     U, _, Vt = np.linalg.svd(A.T @ B)
     return np.asarray(U @ Vt)

@@ -160,7 +160,7 @@ ESTIMATORS = (
         charts=("novelty", "scree", *_ROWS, *_VARIABLES, "trace", "rank_criteria"),
         row_score="log_p_value",
         next_command="score",
-        shows="NoveltyDetector judges rows by {inner}, which is shown here.",
+        shows="NoveltyDetector scores rows by {inner}, which is shown here.",
     ),
     _task(
         "LowRankImputer",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import eigengap
-from eigengap.estimators.shared import CONSTRAINTS, OF_CLASSES, OF_METHODS, complete
+from eigengap.estimators.shared.parameters import CONSTRAINTS, OF_CLASSES, OF_METHODS, complete
 from eigengap.registry import ESTIMATORS
 
 

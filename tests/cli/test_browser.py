@@ -54,7 +54,7 @@ def test_a_page_is_opened_or_not(
         check=True,
         timeout=60,
     )
-    assert done.stderr == ("" if is_opened else f"Note   {NONE}\n")
+    assert done.stderr == ("" if is_opened else f"Note    {NONE}\n")
     assert done.stdout == ""
     if is_opened:
         assert Path("asked").read_text().strip() == Path("r.html").resolve().as_uri()

@@ -43,7 +43,7 @@ def test_fit_tells_what_was_read_chosen_fitted_written_and_what_is_next(folder: 
     assert re.findall(r"^(\w+) ", ran.err, re.M) == ["Read", "Chose", "Fit", "Wrote", "Next"]
     missing = int(np.isnan(X).sum())
     assert f"40 rows x 4 numeric columns; {missing} cells missing" in ran.err
-    assert re.search(r"^Chose  k = \d: \w+", ran.err, re.M)
+    assert re.search(r"^Chose   k = \d: \w+", ran.err, re.M)
     assert "eigengap report model.egap table.csv --open" in ran.err
 
 

@@ -180,7 +180,7 @@ def test_what_stands_above_a_table_is_kept(folder: Path, options, newline: str) 
     filled = call("impute", "log.csv", *options, "-k", "1", "-q")
     assert filled.out == above + call("impute", "bare.csv", "-k", "1", "-q").out
     ran = call("fit", "log.csv", *options, "-k", "1", "-o", "m.egap")
-    then = shlex.split(ran.err.rstrip().rpartition("Next   eigengap ")[2])
+    then = shlex.split(ran.err.rstrip().rpartition("Next    eigengap ")[2])
     assert call(*(word for word in then if word != "--open"), "-q").code == 0
     scored = call("score", "m.egap", "log.csv", *options).err
     assert scored == call("score", "m.egap", "bare.csv").err
@@ -191,7 +191,7 @@ def test_comments_between_rows_are_counted_where_they_are_lost(folder: Path) -> 
     lines[20:20] = ["# pause", "# of two"]
     Path("log.csv").write_text("\n".join(["# logger", *lines]))
     ran = call("impute", "log.csv", "--comment", "#", "-k", "1", "-o", "out.csv")
-    assert "Note   2 comments between rows cannot stand in out.csv" in ran.err
+    assert "Note    2 comments between rows cannot stand in out.csv" in ran.err
     assert Path("out.csv").read_text().splitlines()[:2] == ["# logger", "a,b,c,d"]
 
 

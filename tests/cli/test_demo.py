@@ -31,14 +31,14 @@ def test_it_says_what_was_read_chosen_fitted_filled_and_written(demo) -> None:
         "Read",
         "Chose",
         "Fit",
-        "Filled",
+        "Imputed",
         "Wrote",
         "Wrote",
         "Next",
     ]
     assert "699 rows x 9 numeric columns" in ran.err
     assert "16 cells missing (0.25 %), all in bare_nuclei" in ran.err
-    assert re.search(r"^Chose  k = \d: \w+", ran.err, flags=re.MULTILINE)
+    assert re.search(r"^Chose   k = \d: \w+", ran.err, flags=re.MULTILINE)
     assert re.search(r"Fit .*\d+ steps, converged; log-likelihood per row −\d+\.\d\d", ran.err)
     assert re.search(r"^ +24  bare_nuclei  \d\.\d+ ± \d\.\d$", ran.err, flags=re.MULTILINE)
 

@@ -133,10 +133,10 @@ def test_what_is_missing_of_a_noisy_image_and_what_is_kept_are_told(place: Path)
     write_image("q.png", np.dstack([noisy(), np.full((H, W), 200, np.uint8)]))
     ran = call("denoise", "p.tif", *QUICK)
     assert f"p.tif, {W} x {H} pixels, grey, floats; 3.12 % of its samples are missing" in ran.err
-    assert "Filled 28 samples\n" in ran.err
+    assert "Imputed 28 samples\n" in ran.err
     ran = call("denoise", "q.png", *QUICK)
     assert f"q.png, {W} x {H} pixels, grey, 8 bits, opacity kept as it is\n" in ran.err
-    assert "Filled" not in ran.err
+    assert "Imputed" not in ran.err
     assert "missing" not in ran.err
 
 
@@ -159,9 +159,9 @@ def test_of_several_pages_the_first_is_read_and_that_is_noted(place: Path) -> No
     ran = call("inpaint", "-", "--mask", "m.tif", *QUICK, stdin=Path("p.tif").read_bytes())
     assert ran.code == 0, ran.err
     assert ran.err.startswith(
-        "Note   standard input holds 3 images; the first is read\n"
-        "Note   m.tif holds 2 images; the first is read\n"
-        f"Read   standard input, {W} x {H} pixels, grey, 8 bits; 1.79 % of its samples are missing"
+        "Note    standard input holds 3 images; the first is read\n"
+        "Note    m.tif holds 2 images; the first is read\n"
+        f"Read    standard input, {W} x {H} pixels, grey, 8 bits; 1.79 % of its samples are missing"
     )
     assert facts("denoise", "p.tif", *QUICK)["notes"] == ["p.tif holds 3 images; the first is read"]
 
@@ -206,7 +206,7 @@ def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
     ran = call("inpaint", "p.png", "--mask", name, *QUICK, "--sd", "sd.tif")
     assert ran.code == 0, ran.err
     assert "PSNR" not in ran.err
-    assert ("Note   the mask m.jpg is a JPEG" in ran.err) == (kind == "jpeg")
+    assert ("Note    the mask m.jpg is a JPEG" in ran.err) == (kind == "jpeg")
     written, sd = read_image("p.inpainted.png"), read_image("sd.tif")
     np.testing.assert_array_equal(written[~gone], image[~gone])
     assert (sd[gone] > 0).all()
@@ -225,7 +225,7 @@ def test_a_mask_that_leaves_little_may_be_inverted(place: Path, rows: int) -> No
     write_image("m.png", mask)
     ran = call("inpaint", "p.png", "--mask", "m.png", *QUICK)
     assert ran.code == 0, ran.err
-    asked = "Note   the mask m.png leaves 7.14 % of the image"
+    asked = "Note    the mask m.png leaves 7.14 % of the image"
     assert (asked in ran.err) == ("other way round?" in ran.err) == (rows > H // 2)
     assert "Note" not in call("inpaint", "p.png", "--mask", "random:0.9", *QUICK, "--force").err
 
@@ -284,13 +284,13 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
             ("inpaint", "p.png", "--mask", "black.png"),
             2,
             "the mask black.png is black all over, so that nothing is missing: paint white what is "
-            "missing, and black what is seen\n",
+            "missing, and black what is observed\n",
         ),
         (
             ("inpaint", "p.png", "--mask", "drawn.png"),
             2,
             "black all over where it is opaque, so that nothing is missing: paint white what is "
-            "missing, and black what is seen; opacity alone marks nothing\n",
+            "missing, and black what is observed; opacity alone marks nothing\n",
         ),
         (("inpaint", "p.png", "--mask", "white.png"), 5, "other way round"),
         (("inpaint", "p.png", "--mask", "not-there.png"), 4, "not-there.png"),

@@ -97,7 +97,7 @@ def test_names_that_are_passed_over_are_told_and_no_row_becomes_a_header(
 ) -> None:
     write(*above, *timed())
     ran = call("fit", "log.csv", "--ignore", "0", "-k", "1", *options, "-o", "m.egap")
-    assert f"Read   {len(timed())} rows x 4 numeric" in ran.err
+    assert f"Read    {len(timed())} rows x 4 numeric" in ran.err
     assert (
         f"Line {len(above) + 1} looks like a row and not like names. Line {len(above)} " in ran.err
     )

@@ -16,7 +16,7 @@ ROUNDED = "a is constant after rounding to float64 and cannot distinguish rows"
 
 
 def notes(err: str) -> list[str]:
-    return [line[7:] for line in err.splitlines() if line.startswith("Note")]
+    return [line[8:] for line in err.splitlines() if line.startswith("Note")]
 
 
 def table(cells: list[str], separator: str = ",", mark: str = ".") -> None:
@@ -33,8 +33,8 @@ def test_whole_numbers_beyond_float64(folder: Path, power: int) -> None:
     table([str(10**power + 3 * i) for i in range(N)])
     ran = run("impute", "x.csv", "-k", "1", "-o", "o.csv", cwd=Path.cwd())
     assert ran.code == 0, ran.err
-    labels = {line[:7].strip() for line in ran.err.splitlines()}
-    assert labels == {"Read", "Note", "Fit", "Filled", "Wrote"}
+    labels = {line[:8].strip() for line in ran.err.splitlines()}
+    assert labels == {"Read", "Note", "Fit", "Imputed", "Wrote"}
     constant, rounded = notes(ran.err)
     assert constant.startswith(ROUNDED)
     assert rounded.startswith('column "a" holds whole numbers beyond 2^53')

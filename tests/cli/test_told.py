@@ -223,7 +223,7 @@ def test_filled_values_of_several_columns_have_no_common_range(model: Path) -> N
     large = [[cell and str(1000 * float(cell)) for cell in row] for row in cells()]
     Path("large.csv").write_bytes(as_csv(large))
     many = call("impute", "large.csv", "-k", "1", "--std", "-o", "f.csv")
-    assert "Filled" in many.err
+    assert "Imputed" in many.err
     assert "values" not in many.err
     assert re.search(r"\d ± \d+0$", many.err, re.M)
     assert "e+0" not in many.err

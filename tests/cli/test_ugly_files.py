@@ -45,7 +45,7 @@ def test_a_name_that_occurs_twice_does_not_shut_the_way_to_the_next_command(fold
     """The fit left one of them out by position; its model says how to find the other."""
     table([[*row, row[0]] for row in cells()], [*NAMES, "b"])
     ran = call(*FIT, "--ignore", "4")
-    then = shlex.split(ran.err.rstrip().rpartition("Next   eigengap ")[2])
+    then = shlex.split(ran.err.rstrip().rpartition("Next    eigengap ")[2])
     assert then[-2:] == ["--columns", "0,1,2,3"]
     refused = call("score", "t.egap", "t.csv")
     assert refused.code == 4
@@ -68,7 +68,7 @@ def test_truth_values_and_constant_columns_are_told_by_name(
         parquet.write_table(csv.read_csv("t.csv"), "t.parquet")
     ran = call(command, f"t.{form}", "-k", "1", "-o", f"out.{'egap' if command == 'fit' else form}")
     assert ran.code == 0, ran.err
-    notes = [line[7:] for line in ran.err.splitlines() if line.startswith("Note")]
+    notes = [line[8:] for line in ran.err.splitlines() if line.startswith("Note")]
     assert notes == [
         "true and false in alive are read as 1 and 0",
         "batch is constant and cannot distinguish rows; leave it out: --ignore batch",
@@ -121,7 +121,7 @@ def test_plain_names_of_files_are_bare_and_others_in_quotes(folder: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["numbers", "texts", "novelty"])
 def test_codes_of_an_estimator_hold_on_the_command_line(folder: Path, kind: str) -> None:
-    """A model of Python's that knows -999 knows it here too, and says so; --na says otherwise."""
+    """A model of Python's that knows -999 knows it here too, and says so; --na overrides it."""
     rows = [[cell or "-999" for cell in row] for row in cells()]
     if kind == "texts":
         rows[4][1] = "?"
@@ -136,7 +136,7 @@ def test_codes_of_an_estimator_hold_on_the_command_line(folder: Path, kind: str)
     said = "? and -999 stand" if kind == "texts" else "-999 stands"
     ran = call("score", "t.egap", "t.csv", "-o", "scores.csv")
     assert ran.code == 0, ran.err
-    assert f"Note   {said} for a missing cell, as in the fit; --na says otherwise" in ran.err
+    assert f"Note    {said} for a missing cell, as in the fit; --na overrides it" in ran.err
     table([["" if cell in ("?", "-999") else cell for cell in row] for row in rows], name="g.csv")
     assert call("score", "t.egap", "g.csv").err == ran.err.replace(
         next(line for line in ran.err.splitlines(True) if line.startswith("Wrote")), ""

@@ -311,7 +311,7 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     ran = call(*FIT, "--json")
     assert ran.code == 0, ran.err
     assert " inf" not in ran.err
-    assert "Note   the likelihood has no bound" in ran.err
+    assert "Note    the likelihood has no bound" in ran.err
     assert "mean nothing. Add rows\n" in ran.err
     assert json.loads(ran.out)["log_likelihood_per_row"] is None
     assert "the likelihood has no bound" in str(load("t.egap").summary())
@@ -320,8 +320,8 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     assert "the model has no density" in ran.err
     assert "--set noise_variance=" in ran.err
     ran = call(*FIT, "-m", "pca")
-    assert "Note   no noise is left beside the components" in ran.err
-    assert "means anything: add rows\n" in ran.err
+    assert "Note    no noise is left besides the components" in ran.err
+    assert "are meaningless: add rows\n" in ran.err
     table([[a, a] for a, *_ in cells(share=0.0)], ["a", "b"])
     for model in ("ppca", "pca"):
         assert "columns that follow from others\n" in call(*FIT, "-m", model).err
@@ -333,7 +333,7 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
 def test_a_fit_with_its_noise_at_the_floor_is_told_again_when_it_scores(folder: Path) -> None:
     table(cells(n=2, share=0.0))
     assert "Heywood case" in call(*FIT, "-m", "fa").err
-    assert "Note   Heywood case" in call("score", "t.egap", "t.csv").err
+    assert "Note    Heywood case" in call("score", "t.egap", "t.csv").err
 
 
 def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:

@@ -247,8 +247,10 @@ def test_f3_a_fit_goes_on_from_its_checkpoint_on_another_cluster(
     with client.as_current():
         source = as_dask_source(lazy())
         resumed = estimator.fit(source)
+        anew = as_dask_source(lazy())
+        PPCA(Q, tol=1e-8).fit(anew)
     whole = PPCA(Q, tol=1e-8).fit(table())
-    assert source.passes < whole.n_iter_ - 5  # it did not begin anew
+    assert source.passes < anew.passes  # it did not begin anew
     np.testing.assert_allclose(resumed.get_covariance(), whole.get_covariance(), rtol=1e-8)
     assert not (tmp_path / "fit.egck").exists()
 

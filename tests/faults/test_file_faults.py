@@ -216,7 +216,7 @@ def test_a_file_that_changes_between_passes(tmp_path, X, kind, rows):
     with pytest.raises(UnreadableError, match=rf"in\.{kind}.*since it was opened.*work on a copy"):
         stream(np.asarray, source, tmp_path / "out.npy")
     path.unlink()
-    with pytest.raises(UnreadableError, match=rf"in\.{kind}.*has gone since it was opened"):
+    with pytest.raises(UnreadableError, match=rf"in\.{kind}.*was removed after it was opened"):
         stream(np.asarray, source, tmp_path / "out.npy")
     assert os.listdir(tmp_path) == []
 

@@ -71,7 +71,7 @@ def fault(name: str, path: Path) -> str | None:
     except REFUSED:
         return None
     except Exception as error:
-        way_out = f"checkpoint {path}, and may have failed because of what that holds: delete it"
+        way_out = f"checkpoint {path}, and may have failed because of its contents: delete it"
         named = any(way_out in note for note in getattr(error, "__notes__", []))
         return "" if named or is_in_words(error) else told(error)
     return "" if np.all(np.isfinite(found)) else "not finite"

@@ -37,7 +37,7 @@ def test_rows_far_from_zero_in_many_blocks(offset, sd, rows):
 
 def test_partial_fit_tells_when_nothing_is_left():
     U = np.random.default_rng(0).normal(size=(2000, 5)) * [1e6, 1e-2, 1e-2, 1e-2, 1e-2]
-    with pytest.warns(LostDigitsWarning, match="do not know it at all"):
+    with pytest.warns(LostDigitsWarning, match="do not determine it"):
         _ = eg.PPCA(1).partial_fit(U).noise_variance_
 
 

@@ -43,7 +43,7 @@ def changed(i, j, value):
     ("A", "says"),
     [
         (changed(0, 3, 1.0), r"not symmetric: row 0, column 3 and row 3, column 0"),
-        (changed(1, 2, 0.5), r"holds 0.5 at row 1, column 2: structure knows no weights"),
+        (changed(1, 2, 0.5), r"holds 0.5 at row 1, column 2: structure takes no weights"),
         (changed(1, 2, -1.0), r"holds -1.0 at row 1, column 2: an edge has no negative weight"),
         (changed(2, 2, 1.0), r"row 2, column 2: no node is its own neighbour"),
         (changed(4, 1, np.nan), r"(nan|NaN) at row 4, column 1"),

@@ -10,8 +10,7 @@ import pytest
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.arguments import settings
 from eigengap.images.files.comparing import before_and_after, shades
-from eigengap.images.image import standardised
-from eigengap.images.restored import Restored, mixture_of
+from eigengap.images.image import Restored, mixture_of, standardised
 
 BOTH = pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
 
@@ -51,7 +50,7 @@ def test_what_is_worked_on_has_no_unit_and_gets_it_back(unit):
     np.testing.assert_allclose(image.values, standardised(waves(), None, None).values, rtol=1e-9)
     np.testing.assert_allclose(image.restored(image.values), waves() * unit, rtol=1e-12)
     assert image.unit == pytest.approx(np.std(waves()) * unit)
-    sd = image.spread(np.full((20, 24, 1), 1e-6))
+    sd = image.sd_in_units(np.full((20, 24, 1), 1e-6))
     assert sd.dtype == (np.float32 if 1e-30 < unit < 1e30 else np.float64)
     np.testing.assert_allclose(sd, 1e-6 * image.unit, rtol=1e-6)
 
@@ -65,7 +64,7 @@ def test_the_ends_of_a_type_are_not_crossed():
         restored = scene.restored(2.0 * scene.values)
         assert restored.dtype == dtype
         np.testing.assert_array_equal(restored, image)
-        assert np.isfinite(scene.spread(np.full(scene.shape, 2.0))).all()
+        assert np.isfinite(scene.sd_in_units(np.full(scene.shape, 2.0))).all()
 
 
 def test_the_smallest_difference_is_not_flat():
@@ -185,7 +184,7 @@ def test_one_is_not_many():
     assert mixture_of(1, "Gaussian") == "Gaussian"
     assert mixture_of(2, "PPCA") == "mixture of 2 PPCAs"
     one = Restored(np.zeros((2, 2)), np.zeros((2, 2)), 1.0, "PPCA", 1, (1,), 4, 1, n_missing=1)
-    assert "1 entry filled" in repr(one)
+    assert "1 entry imputed" in repr(one)
 
 
 def test_white_is_the_largest_standard_deviation():

@@ -1,4 +1,4 @@
-"""What is learned of patches with gaps, one step of EM at a time, against the dense textbook."""
+"""What is learned of incomplete patches, one step of EM at a time, against the dense textbook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from eigengap.images.arguments import settings
-from eigengap.images.filling import _known, fill
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
@@ -17,12 +16,12 @@ from eigengap.images.gaussians import (
     _eta,
     _stepped,
     _updated,
-    energies,
+    deviances,
     fit_gaussians,
     moments,
     responsibilities,
 )
-from eigengap.images.painting import Known, _scale, tried
+from eigengap.images.imputation import Known, _known, _scale, impute, tried
 
 D = 4
 
@@ -67,7 +66,7 @@ def test_responsibilities_are_bayes_rule(patches, sigma2) -> None:
             density = multivariate_normal(one.mu[o], cov).pdf(x[o]) if o.any() else 1.0
             joint[i, k] = np.exp(one.log_weight) * density
     expected = joint / joint.sum(axis=1, keepdims=True)
-    found = responsibilities(energies(patches, gaussians(), sigma2))
+    found = responsibilities(deviances(patches, gaussians(), sigma2))
     np.testing.assert_allclose(found, expected, atol=1e-10)
     assert found.std(axis=0).min() > 0.05  # rows differ
 
@@ -124,7 +123,7 @@ def field(n=48):
     return (np.sin(x / 4.0) + np.cos(y / 5.0))[..., None]
 
 
-def test_judges_are_kept_from_learning() -> None:
+def test_held_out_entries_are_kept_from_learning() -> None:
     values = field()
     values[np.random.default_rng(0).random(values.shape) < 0.3] = np.nan
     known = Known(values, np.zeros(values.shape), 0.0)
@@ -141,16 +140,16 @@ def test_judges_are_kept_from_learning() -> None:
     assert 0.05 < share < 0.2
 
 
-def test_noise_of_the_judges_is_not_an_error_of_what_is_filled() -> None:
+def test_noise_of_the_held_out_entries_is_not_an_error_of_what_is_imputed() -> None:
     """A field known far better than any of its noisy entries: deviations are those of the field."""
     rng = np.random.default_rng(0)
     noisy = field() + rng.normal(0.0, 0.5, (48, 48, 1))
     missing = rng.random(noisy.shape) < 0.3
-    filled = fill(np.where(missing, np.nan, noisy), how(), 0.5)
-    error = np.abs(filled.values - field())[missing]
-    assert 1.0 <= filled.scale < 1.5
-    assert np.median(filled.sd[missing]) < 0.45 < 0.5
-    assert np.mean(error <= 1.96 * filled.sd[missing]) > 0.9
+    imputed = impute(np.where(missing, np.nan, noisy), how(), 0.5)
+    error = np.abs(imputed.values - field())[missing]
+    assert 1.0 <= imputed.scale < 1.5
+    assert np.median(imputed.sd[missing]) < 0.45 < 0.5
+    assert np.mean(error <= 1.96 * imputed.sd[missing]) > 0.9
 
 
 @pytest.mark.parametrize(("n", "rank"), [(20, 20), (39, 38), (40, 39), (100, 96)])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from eigengap.compiled import subsets
-from eigengap.images.filling import doubled, halved, out_of_reach, pull_push
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
     conditional,
-    energies,
+    deviances,
     moments,
 )
+from eigengap.images.imputation import doubled, halved, out_of_reach, pull_push
 from eigengap.images.noise import noise_eigenvalue
 from eigengap.images.patches import Canvas, corners, patches_at
 
@@ -101,7 +101,7 @@ def test_conditioning_is_the_textbooks(incomplete_rows, sigma2):
     X, one = incomplete_rows
     patches = IncompletePatches.of(X)
     found = conditional(patches, one, sigma2)
-    energy = energies(patches, [one], sigma2)[:, 0]
+    deviance = deviances(patches, [one], sigma2)[:, 0]
     A = one.C + sigma2 * np.eye(9)
     total, first, second = 0.0, np.zeros(9), np.zeros((9, 9))
     weight = np.linspace(0.2, 1.0, len(X))
@@ -114,7 +114,7 @@ def test_conditioning_is_the_textbooks(incomplete_rows, sigma2):
         np.testing.assert_allclose(found.variance[i], np.diag(cov), atol=1e-9)
         log_det = np.linalg.slogdet(A[np.ix_(o, o)])[1]
         expected = r @ np.linalg.solve(A[np.ix_(o, o)], r) + log_det + 1.0 if len(o) else 1.0
-        np.testing.assert_allclose(energy[i], expected, atol=1e-9)
+        np.testing.assert_allclose(deviance[i], expected, atol=1e-9)
         total += weight[i]
         first += weight[i] * (mean - one.mu)
         second += weight[i] * (cov + np.outer(mean - one.mu, mean - one.mu))

@@ -131,7 +131,7 @@ def test_noise_is_removed_from_observed_entries_where_it_is_asked_for():
 
 @pytest.mark.slow
 def test_better_than_smooth_filling_and_a_mixture_than_one_gaussian_of_low_rank():
-    from eigengap.images.filling import pull_push
+    from eigengap.images.imputation import pull_push
 
     image, mask = scene(48, 48), hidden((48, 48, 3), 0.8)
     smooth = pull_push(np.where(mask, np.nan, image))

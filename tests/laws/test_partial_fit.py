@@ -315,7 +315,7 @@ ONLINE = {
 
 @pytest.mark.parametrize("name", ONLINE)
 def test_online_em_never_lowers_its_objective(name, monkeypatch):
-    """The log-likelihood of rows that are there plus the free energy of those that are gone."""
+    """The log-likelihood of rows that are there plus the free energy of the past ones."""
     stream, spec = settled_stream(clone(ONLINE[name]), monkeypatch)
     objective = stream.fit_settled(spec).trace.objective
     assert len(objective) > 3

@@ -11,8 +11,7 @@ import eigengap as eg
 from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.selection.rank import RankChoice, automatic_rank
 from eigengap.selection.rank.choice import NAMES, in_words, vote
-from eigengap.selection.rank.choose import CRITERIA, choose_rank
-from eigengap.selection.rank.cross_validation import cross_validate
+from eigengap.selection.rank.choose import CRITERIA, choose_rank, cross_validate
 from eigengap.sources.conversion import as_source
 
 FAST = [name for name in CRITERIA if name not in ("cross_validation", "ard")]

@@ -24,8 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eigengap as eg
-from eigengap.comparison.compare import compare
-from eigengap.comparison.fillers import fill
+from eigengap.comparison.compare import compare, impute_cells
 from eigengap.comparison.result import RowMean
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.sources import frames as new_frame_module
@@ -139,7 +138,7 @@ def test_a_plane_fills_by_least_squares():
     model = SklearnPCA(2).fit(X)
     rows = X[:5].copy()
     rows[[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]] = np.nan
-    filled, sd = fill(model, rows, rows, X.mean(axis=0))
+    filled, sd = impute_cells(model, rows, rows, X.mean(axis=0))
     U = model.components_.T
     for row, full in zip(rows, filled, strict=True):
         o = ~np.isnan(row)

@@ -313,7 +313,7 @@ def test_the_choice_is_told():
 def test_independent_columns_are_told_to_hold_nothing():
     X = np.random.default_rng(5).normal(size=(300, 6))
     X[::7, 0] = np.nan
-    assert "no model fills" in LowRankImputer().fit(X).choice_.summary
+    assert "no model predicts" in LowRankImputer().fit(X).choice_.summary
 
 
 def test_the_same_seed_gives_the_same_fills_and_another_hides_other_cells():

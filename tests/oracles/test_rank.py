@@ -10,12 +10,12 @@ import eigengap as eg
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.selection.rank import minka_rank
-from eigengap.selection.rank.choose import choose_rank
-from eigengap.selection.rank.parallel import (
+from eigengap.selection.rank.automatic import (
     noise_shares,
     permuted_parallel_analysis,
     wishart_eigenvalues,
 )
+from eigengap.selection.rank.choose import choose_rank
 from eigengap.selection.rank.search import most_factors
 from eigengap.selection.rank.spectral import bartlett, gavish_donoho, omega, threshold
 from eigengap.sources.conversion import as_source

@@ -84,7 +84,7 @@ def test_scores_hold_every_row_and_an_ellipse_for_each_with_missing(
     ppca: eg.PPCA, incomplete: np.ndarray
 ) -> None:
     chart = ppca.plot.scores(incomplete[:30])
-    rows = next(columns(chart, "x", "y", "gaps"))
+    rows = next(columns(chart, "x", "y", "missing"))
     np.testing.assert_allclose(
         [[v["x"], v["y"]] for v in rows], ppca.transform(incomplete[:30])[:, :2], atol=1e-12
     )
@@ -101,7 +101,7 @@ def test_never_more_rows_than_stated(ppca: eg.PPCA, incomplete: np.ndarray) -> N
 
     assert MOST_ROWS == 5000
     chart = ppca.plot.scores(incomplete, ellipses=False, max_rows=50)
-    assert len(next(columns(chart, "x", "gaps"))) == 50
+    assert len(next(columns(chart, "x", "missing"))) == 50
     assert "50 of 300 rows, drawn at random" in subtitle(chart)
     assert "50 of 300 rows" in subtitle(ppca.plot.scores(incomplete, max_rows=50))
 
@@ -112,6 +112,14 @@ def test_one_component_is_drawn_along_a_line(incomplete: np.ndarray) -> None:
     rows = next(columns(chart, "x", "group"))
     np.testing.assert_allclose([row["x"] for row in rows], model.transform(incomplete).ravel())
     assert "Intervals hold the score" in subtitle(chart)
+    points = chart.to_dict()["layer"][-1]
+    assert {tip["field"] for tip in points["encoding"]["tooltip"]} <= set(rows[0])
+
+
+def test_large_codes_stay_apart(pca: eg.PCA, wine: pd.DataFrame) -> None:
+    codes = 1_234_567 + np.arange(len(wine)) % 2
+    rows = next(columns(pca.plot.scores(wine, color=codes), "x", "colour"))
+    assert {row["colour"] for row in rows} == {"1234567", "1234568"}
 
 
 def test_many_variables_are_labelled_in_part() -> None:
@@ -278,7 +286,7 @@ def test_color_may_be_a_column_that_is_no_feature(
     expected = None
     for X in (biopsies, pl.from_pandas(biopsies), pa.Table.from_pandas(biopsies), csv):
         chart = model.plot.scores(X, color="diagnosis", max_rows=60)
-        rows = next(columns(chart, "x", "colour", "gaps"))
+        rows = next(columns(chart, "x", "colour", "missing"))
         expected = rows if expected is None else expected
         assert rows == expected, type(X)
     assert expected is not None
@@ -299,7 +307,7 @@ def test_color_of_other_places(
     biopsies.to_parquet(parquet)
     places = (biopsies, str(parquet), dd.from_pandas(biopsies, npartitions=3))
     charts = [model.plot.scores(X, color="diagnosis", max_rows=60) for X in places]
-    first, *others = [next(columns(chart, "x", "colour", "gaps")) for chart in charts]
+    first, *others = [next(columns(chart, "x", "colour", "missing")) for chart in charts]
     assert all(rows == first for rows in others)
 
 
@@ -323,8 +331,8 @@ def test_marks_of_missing_cells_are_those_of_the_fit(incomplete: np.ndarray) -> 
     coded = np.where(np.isnan(incomplete), -999.0, incomplete)
     model = eg.PPCA(2, missing_values=-999.0).fit(coded)
     plain = eg.PPCA(2).fit(incomplete)
-    found = next(columns(model.plot.scores(coded), "gaps"))
-    assert found == next(columns(plain.plot.scores(incomplete), "gaps"))
+    found = next(columns(model.plot.scores(coded), "missing"))
+    assert found == next(columns(plain.plot.scores(incomplete), "missing"))
     assert "missing" in subtitle(model.plot.missingness(coded))
 
 

@@ -15,8 +15,7 @@ import pytest
 from tests.plots.test_notebook import Tags
 
 import eigengap as eg
-from eigengap.plots.page import chart_page
-from eigengap.plots.theme import save
+from eigengap.plots.theme import chart_page, save
 
 # Short, for charts cut long names.
 ATTACKS = (

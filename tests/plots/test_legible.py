@@ -120,7 +120,7 @@ def test_a_biplot_says_how_many_times_the_scores_its_points_are(
 ) -> None:
     """PPCA's points are not its scores, and stood on axes of the same name."""
     chart = ppca.plot.biplot(incomplete[:50]).to_dict()
-    rows = next(rows for rows in chart["datasets"].values() if "gaps" in rows[0])
+    rows = next(rows for rows in chart["datasets"].values() if "missing" in rows[0])
     (title,) = {x["title"] for x in parts(chart, "x") if isinstance(x, dict) and "title" in x}
     name, times = title.split(" × ")
     assert name == "PC1"

@@ -36,7 +36,7 @@ from eigengap.reporting.sections import (
     variables,
 )
 from eigengap.reporting.sections.samples import _on_separation, chosen_colour
-from eigengap.reporting.sections.section import Section
+from eigengap.reporting.specs import Section
 from eigengap.reporting.words import percent
 from eigengap.runtime.warnings import silence
 

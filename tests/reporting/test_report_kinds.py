@@ -61,7 +61,7 @@ FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
     ),
     "NoveltyDetector": (
         lambda: (eg.NoveltyDetector(eg.PPCA(2)).fit(INCOMPLETE), INCOMPLETE),
-        ("judges rows by PPCA",),
+        ("scores rows by PPCA",),
     ),
     "one column": (lambda: (eg.PCA(1).fit(X[:, :1]), X[:, :1]), ()),
     "four rows": (lambda: (eg.PPCA(1).fit(X[:4]), X[:4]), ("With 4 rows",)),

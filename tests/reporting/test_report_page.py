@@ -20,7 +20,7 @@ from tests.reporting.pages import HOSTILE, Parsed
 import eigengap as eg
 from eigengap.exceptions import MissingExtraError
 from eigengap.plots.numbers.names import clean, distinct
-from eigengap.plots.page import escaped_json
+from eigengap.plots.theme import escaped_json
 from eigengap.reporting import page, report
 
 MOST_BYTES = 3_000_000

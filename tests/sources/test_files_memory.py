@@ -20,7 +20,7 @@ N, D = 500_000, 50  # 200 MB
 CHILD = """
 import json, sys
 import numpy as np
-from eigengap.sources.base import SeenCells
+from eigengap.sources.base import ObservedCells
 from eigengap.sources.opening import open_source
 from eigengap.sources.streaming import stream
 
@@ -32,10 +32,10 @@ small, large, out = sys.argv[1:]
 stream(np.asarray, small, small + out[-4:], force=True)
 before = peak()
 source = open_source(large, block_bytes=8 << 20)
-seen = source.reduce(SeenCells.of)
+observed = source.reduce(ObservedCells.of)
 read = peak()
 stream(np.asarray, source, out)
-print(json.dumps({"rows": seen.rows, "read": read - before, "streamed": peak() - before}))
+print(json.dumps({"rows": observed.rows, "read": read - before, "streamed": peak() - before}))
 """
 
 

@@ -87,5 +87,5 @@ assert factors[0] > 2 * factors[1]
 behind = [f"PPCA, q = {q}" for q in (1, 2, 3, 5)] + ["factor analysis, q = 2"]
 assert all(from_best[name][0] + 2 * from_best[name][1] < 0 for name in behind)
 assert from_best["PPCA, q = 8"][0] + 2 * from_best["PPCA, q = 8"][1] > 0
-assert "cannot fill cells" in result.reasons["mixture of 3, full"]
+assert "cannot impute cells" in result.reasons["mixture of 3, full"]
 assert test.p_value < 1e-6

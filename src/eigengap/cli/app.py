@@ -22,17 +22,17 @@ from eigengap.cli.files import stdout_trouble
 from eigengap.cli.wording import Options
 from eigengap.wording import worded
 
-# Every command with its module and what `eigengap --help` says of it.
+# Every command with its module and its line in `eigengap --help`.
 COMMANDS = {
     "fit": ("tables", "Fit a model to a table and write it to a file."),
     "transform": ("tables", "Coordinates (or predictions) of every row, by a fitted model."),
     "impute": ("tables", "Impute the missing values of a table, by a fitted model or in one go."),
     "score": ("tables", "How likely every row is, and which are outliers."),
     "rank": ("tables", "How many components a table has, by every criterion."),
-    "compare": ("tables", "Models side by side on rows and cells that they have not seen."),
+    "compare": ("tables", "Models side by side on held-out rows and cells."),
     "report": ("report", "One HTML file that shows a model and its data."),
     "denoise": ("images", "Take the noise out of an image."),
-    "inpaint": ("images", "Fill in what is missing of an image."),
+    "inpaint": ("images", "Impute the missing pixels of an image."),
     "inspect": ("about", "What is in a model file, without loading it."),
     "demo": ("report", "Fit, impute and report the shipped table with its 16 missing values."),
     "doctor": ("about", "Versions, extras, threads and memory, for a bug report."),
@@ -65,7 +65,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(
@@ -79,7 +79,7 @@ class Commands(click.Group):
 )
 @click.version_option(eigengap.__version__, message="eigengap %(version)s")
 def app() -> None:
-    """PCA and its probabilistic family, for data with holes.
+    """PCA and its probabilistic family, for data with missing values.
 
     eigengap fit table.csv, then eigengap report model.egap table.csv. Tables are CSV (plain or
     compressed), Parquet, npy, npz, HDF5 or Zarr; - is standard input or output.
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and say how it ended."""
+    """Run one command and return its exit code."""
     try:
         with worded(Options()):
             _invoke(arguments)
@@ -135,7 +135,7 @@ def _invoke(arguments: Sequence[str]) -> None:
 
 
 def _closed_pipe() -> int:
-    """Whoever read our output has gone; so do we, and the interpreter must not write at its end."""
+    """The reader closed our output: end, and keep the interpreter from writing at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -147,7 +147,7 @@ def _closed_pipe() -> int:
 
 
 def _interrupted(error: BaseException, arguments: Sequence[str], code: int) -> int:
-    """Ctrl-C, or a batch system that wants its machine back: say what is left of the work."""
+    """Ctrl-C, or a batch system that wants its machine back: report what is left of the work."""
     notes = dict.fromkeys(getattr(error, "__notes__", ()))
     kept = " ".join(f"{note}." for note in notes) or "Nothing was written."
     how = "Interrupted" if code == INTERRUPTED else "Terminated"
@@ -166,7 +166,7 @@ def _unforeseen(error: Exception, arguments: Sequence[str]) -> int:
         import traceback
 
         traceback.print_exc()
-    # Errors of files carry their names; what the system says without one is of standard output.
+    # Errors of files carry their names; those without one are of standard output.
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         is_of_system = error.strerror == os.strerror(error.errno)
         error = stdout_trouble(error) if is_of_system else error

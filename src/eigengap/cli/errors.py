@@ -11,7 +11,7 @@ import click
 from eigengap.printable import quoted
 
 INTERRUPTED, USAGE, IN_THE_WAY, FILE, DATA, EXTRA, INTERNAL = 1, 2, 3, 4, 5, 6, 70
-CLOSED_PIPE = 141  # what a shell says of a command whose reader went away
+CLOSED_PIPE = 141  # exit code in a shell of a command whose reader closed the pipe
 TERMINATED = 143
 # The extra that brings a package.
 EXTRAS = {

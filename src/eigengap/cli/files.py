@@ -190,7 +190,7 @@ def write_to_stdout(data: bytes) -> None:
 
 
 def stdout_trouble(error: OSError) -> FileTrouble:
-    """What the system says of standard output; whatever waits to be written is given up."""
+    """The system's error on standard output; whatever waits to be written is given up."""
     with suppress(OSError, ValueError):  # it may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     why = error.strerror or os.strerror(error.errno or errno.EIO)

@@ -103,7 +103,7 @@ def _on_cluster(table: Table, frames: Any) -> Any:
 
 
 def loaded(table: Table) -> Any:
-    """The features in memory where they are small beside it, else a source that reads them."""
+    """The features in memory where they are small relative to it, else a source that reads them."""
     source = table.source()
     if isinstance(source, FieldSource):
         return source
@@ -229,7 +229,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
-    """What came of the fit; `is_warned` is whether it had something to say itself."""
+    """What came of the fit; `is_warned` is whether it gave a warning."""
     rank = getattr(model, "rank_choice_", None)
     choice = rank if rank is not None else getattr(model, "choice_", None)
     if choice is not None:
@@ -256,13 +256,13 @@ def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) ->
 
         ways = ways_to_noise(facts.get("n_components") or 0, source.observed().sum_w)
         narrator.note(
-            "no noise is left beside the components, so that no finite likelihood, no p-value and "
-            f"no standard deviation means anything: {ways}"
+            "no noise is left besides the components, so that likelihoods, p-values and standard "
+            f"deviations are meaningless: {ways}"
         )
 
 
 def _facts_of(model: Any, source: Any) -> dict[str, Any]:
-    """What a fitted estimator says of itself, as far as it does."""
+    """What a fitted estimator reports of itself."""
     facts: dict[str, Any] = {"model": type(model).__name__}
     for name in ("n_components", "n_iter", "converged"):
         value = getattr(model, f"{name}_", None)
@@ -313,7 +313,7 @@ def opened_with_model(
         if not options.na and na:
             narrator.note(
                 f"{listing(na)} stand{'s' * (len(na) == 1)} for a missing cell, as in the fit; "
-                "--na says otherwise"
+                "--na overrides it"
             )
         if (names is None) != (table.names is None):
             which, other = ("table", "model") if names is None else ("model", "table")
@@ -346,7 +346,7 @@ def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def provenance_for(table: Table, rows: int) -> dict[str, Any]:
-    """What a model file says of where it comes from, and what later commands need to know."""
+    """The provenance of a model file, and what later commands need to know."""
     path = table.paths[0] if len(table.paths) == 1 and os.path.isfile(table.paths[0]) else None
     command = shlex.join(["eigengap", *sys.argv[1:]])
     facts = {**provenance_of(command=command, data=path, rows=rows), "data": table.given}

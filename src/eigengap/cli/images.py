@@ -1,6 +1,6 @@
 """What `denoise` and `inpaint` share: an image in, an image out, and maps and comparisons.
 
-Which samples are missing: an image says so, chance does, or NaN.
+Samples are missing by a mask, at random, or where they are NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eigengap.cli.progress import waiting
 from eigengap.images.files.comparing import before_and_after, shades
 from eigengap.images.files.files import format_of, pixels_for, read_file, write_image
 
-BESIDE = "<beside>"  # --compare without a name
+UNNAMED = "<unnamed>"  # --compare without a name
 RANDOM = "random:"
 TRANSPARENT = "transparent"
 INVERTED = (
@@ -55,7 +55,7 @@ class ImageFile:
         return np.dstack([pixels, self.opacity])
 
     def made_opaque(self) -> ImageFile:
-        """The same, to be seen wherever nothing was to be seen."""
+        """The same, opaque wherever it was transparent."""
         if self.opacity is None:
             return self
         opacity = self.opacity.copy()
@@ -66,8 +66,8 @@ class ImageFile:
         """Which samples are NaN."""
         return np.asarray(np.isnan(self.pixels))
 
-    def report(self, narrator: Narrator, missing: NDArray[Any], gone: str = "are missing") -> None:
-        """Say what was read; `gone` is what became of the samples that are missing."""
+    def report(self, narrator: Narrator, missing: NDArray[Any], state: str = "are missing") -> None:
+        """Report what was read; `state` describes the samples that are missing."""
         h, w = self.pixels.shape[:2]
         channels = 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
         depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
@@ -76,7 +76,7 @@ class ImageFile:
         if self.opacity is not None:
             message += ", opacity kept as it is"
         if missing.any():
-            message += f"; {100.0 * missing.mean():.3g} % of its samples {gone}"
+            message += f"; {100.0 * missing.mean():.3g} % of its samples {state}"
         facts = {"image": self.given, "width": w, "height": h, "channels": channels}
         kind = str(self.pixels.dtype)
         narrator.say("Read", message, missing=int(missing.sum()), **facts, type=kind)
@@ -135,7 +135,7 @@ class Plan:
 
     image: str
     word: str  # what is done to it
-    output: str | None  # None until the image is known: beside it
+    output: str | None  # None until the image is known: next to it
     sd: str | None
     compare: str | None
     force: bool
@@ -147,9 +147,9 @@ class Plan:
         if output == DASH and narrator.as_json:
             raise WrongUsage("--json wants standard output: name a file with -o")
         files.require_no_terminal(output, "an image")
-        if compare == BESIDE and output not in (None, DASH):
+        if compare == UNNAMED and output not in (None, DASH):
             compare = named_after(output, "compared")
-        elif compare == BESIDE:
+        elif compare == UNNAMED:
             compare = named_after(image, f"{word}.compared")
         plan = cls(image, word, output, given["sd"], compare, given["force"], given.get("mask"))
         plan._require_names()
@@ -227,7 +227,7 @@ class Plan:
         narrator.wrote(path, count, after=message, sd=path)
 
     def _written(self, path: str, pixels: NDArray[Any], opacity: bool = False) -> int:
-        """Write an image, to standard output as PNG or TIFF, and say how many bytes it has."""
+        """Write an image, to standard output as PNG or TIFF, and return its size in bytes."""
 
         def write(to: str) -> None:
             write_image(to, pixels, force=self.force, opacity=opacity)
@@ -260,14 +260,14 @@ def hides(mask: str | None) -> bool:
 
 
 def is_transparent(mask: str | None) -> bool:
-    """Whether the image's own opacity says what is missing."""
+    """Whether the image's own opacity is the mask."""
     return mask == TRANSPARENT and not os.path.exists(TRANSPARENT)
 
 
 def require_sense(mask: str | None) -> None:
     """Refuse what can be refused before anything is read."""
     if mask == RANDOM.rstrip(":") and not os.path.exists(mask):
-        raise WrongUsage("--mask random: say what share of the samples to hide, e.g. random:0.8")
+        raise WrongUsage("--mask random: give the share of the samples to hide, e.g. random:0.8")
     if mask is not None and hides(mask):
         _share_of(mask)
 
@@ -288,9 +288,9 @@ def _share_of(mask: str) -> float:
 
 def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator) -> NDArray[Any]:
     """Which samples are missing, of the shape of the image's pixels."""
-    gone = image.missing()
-    clear = np.zeros(gone.shape[:2], bool) if image.opacity is None else image.opacity == 0
-    if mask is None and not gone.any():
+    missing = image.missing()
+    clear = np.zeros(missing.shape[:2], bool) if image.opacity is None else image.opacity == 0
+    if mask is None and not missing.any():
         count = int(np.count_nonzero(clear))
         own = f"--mask transparent for its {many(count, 'transparent pixel')}, " if count else ""
         raise WrongUsage(
@@ -302,19 +302,19 @@ def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator
         if not clear.any():
             raise WrongUsage(
                 f"--mask transparent: nothing of {shown(image.given)} is transparent. Erase what "
-                "is to be filled, or paint it white in a black image and give that"
+                "is to be imputed, or paint it white in a black image and give that"
             )
-        gone = gone | _of_pixels(clear, image)
+        missing = missing | _of_pixels(clear, image)
     elif mask is not None and hides(mask):
-        gone = gone | (np.random.default_rng(seed).random(gone.shape) < _share_of(mask))
+        missing = missing | (np.random.default_rng(seed).random(missing.shape) < _share_of(mask))
     elif mask is not None:
-        gone = gone | _of_image(mask, image, narrator)
-    if gone.all():
+        missing = missing | _of_image(mask, image, narrator)
+    if missing.all():
         is_drawn = mask is not None and not hides(mask) and not is_transparent(mask)
         raise Unfittable(
             f"all of {shown(image.given)} is missing" + (f". {INVERTED}" if is_drawn else "")
         )
-    return gone
+    return missing
 
 
 def _of_pixels(marked: NDArray[Any], image: ImageFile) -> NDArray[Any]:
@@ -335,7 +335,7 @@ def quality(
     over_all = _decibels(error[known], image.top)
     over_missing = _decibels(error[known & missing], image.top)
     narrator.facts.update(psnr=over_all, psnr_of_hidden=over_missing)
-    return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_missing:.2f} dB"
+    return f"; PSNR {over_all:.2f} dB, of the hidden samples alone {over_missing:.2f} dB"
 
 
 def _decibels(error: NDArray[Any], top: float) -> float:
@@ -363,7 +363,7 @@ def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
         )
     if marked.ndim == 3:
         marked = np.asarray(marked.any(axis=2))
-    if found.opacity is not None:  # what is seen through is not painted over
+    if found.opacity is not None:  # transparent pixels mark nothing
         marked = marked & (found.opacity > 0)
     if not marked.any():
         opaque, drawn = "", ""
@@ -372,7 +372,7 @@ def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
         raise WrongUsage(
             f"the mask {shown(mask)} is {'darker than half' if lossy else 'black'} all over{opaque}"
             ", so that nothing is missing: paint white what is missing, and black what is "
-            f"seen{drawn}"
+            f"observed{drawn}"
         )
     if marked.mean() > MUCH:
         narrator.note(

@@ -35,7 +35,7 @@ def estimator(
     settings: Sequence[str] = (),
     verbose: bool = False,
 ) -> Any:
-    """An unfitted estimator with what the options say."""
+    """An unfitted estimator with the options' parameters."""
     import eigengap
 
     made = getattr(eigengap, BY_COMMAND[name].name)()

@@ -11,7 +11,7 @@ from typing import Any
 
 from eigengap.cli.errors import shown
 
-INDENT = 7
+INDENT = 8
 MOST_NOTES = 8
 MOST_DECIMALS = 12
 
@@ -19,7 +19,7 @@ MOST_DECIMALS = 12
 class Narrator:
     """Writes `Label  sentence` lines; in colour only on a terminal and without NO_COLOR.
 
-    `facts` are what the sentences say, for --json.
+    `facts` are the contents of the sentences, for --json.
     """
 
     def __init__(self, quiet: bool = False, as_json: bool = False, verbose: bool = False) -> None:

@@ -63,7 +63,7 @@ forcing = click.option("--force", is_flag=True, help="Overwrite files that exist
 
 ids = click.option(
     "--id", "ids", multiple=True, metavar="COL",
-    help="A column that names the rows: kept beside them in outputs, not a feature.",
+    help="A column that names the rows: copied to outputs, not a feature.",
 )  # fmt: skip
 cells = stacked(
     click.option(
@@ -122,8 +122,8 @@ of_patches = stacked(
         help="Write the standard deviation of every sample too: exact in .tif, shades in .png.",
     ),
     click.option(
-        "--compare", type=click.Path(), is_flag=False, flag_value="<beside>", metavar="[FILE]",
-        help="Write before and after side by side too; as NAME.compared.png beside what is "
+        "--compare", type=click.Path(), is_flag=False, flag_value="<unnamed>", metavar="[FILE]",
+        help="Write before and after side by side too; as NAME.compared.png next to what is "
         "written if no name follows (put it behind IMG then).",
     ),
     click.option(

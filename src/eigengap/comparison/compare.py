@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -22,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.comparison.fillers import fill, unfitted
 from eigengap.comparison.result import Comparison, Measured
 from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
@@ -33,6 +33,8 @@ from eigengap.sources import as_source, hidden_cells, library_of, like, warn_of_
 
 QUANTILE_95 = 1.959963984540054
 FAILED = "failed on fold"
+SETTLED = 1e-6  # largest move of an imputed value, in units of its column, that ends the projection
+MOST_PROJECTIONS = 500
 
 Rows = NDArray[np.intp]  # positions of rows
 Fold = tuple[Rows, Rows]  # that train, that are tested
@@ -86,7 +88,7 @@ def compare(
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
-    Standard errors are over rows, given the fits: they say whether the difference would stay with
+    Standard errors are over rows, given the fits: they show whether the difference would stay with
     other test rows. Fits of different folds share most of their rows, so that how much the
     difference would change with other training rows is not in them, and has no unbiased estimate
     (Bengio and Grandvalet 2004); `fold_log_likelihood` shows it fold by fold.
@@ -162,9 +164,9 @@ def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
     """Mean and standard deviation (d,) of what was observed, each row as often as it counts."""
     w = np.where(np.isnan(X), 0.0, weight[:, None])
     count = np.maximum(w.sum(axis=0), np.finfo(float).tiny)  # 0 for a column without any
-    filled = np.where(w > 0, X, 0.0)
-    mean = np.sum(w * filled, axis=0) / count
-    return mean, np.sqrt(np.sum(w * (filled - mean) ** 2, axis=0) / count)
+    values = np.where(w > 0, X, 0.0)
+    mean = np.sum(w * values, axis=0) / count
+    return mean, np.sqrt(np.sum(w * (values - mean) ** 2, axis=0) / count)
 
 
 def _measure(
@@ -178,10 +180,10 @@ def _measure(
         found.no_density(reason)
     with captured() as heard:
         for number, (train, test) in enumerate(folds):
-            fitted, table = unfitted(model), _take(rows.table, train)
-            y = () if rows.y is None else (_take(rows.y, train),)
-            weight = rows.weight[train] if rows.weighted else None
             try:
+                fitted, table = unfitted(model), _take(rows.table, train)
+                y = () if rows.y is None else (_take(rows.y, train),)
+                weight = rows.weight[train] if rows.weighted else None
                 start = time.perf_counter()
                 fit_rows(fitted, table, rows.names, *y, weight=weight)
                 found.fit_seconds.append(time.perf_counter() - start)
@@ -222,9 +224,11 @@ def _impute(
         return
     values = np.where(hidden[test], np.nan, rows.values[test])
     table = values if rows.table is rows.values else like(_take(rows.table, test), values)
-    answer = fill(fitted, table, values, _moments(rows.values[train], rows.weight[train])[0])
+    answer = impute_cells(
+        fitted, table, values, _moments(rows.values[train], rows.weight[train])[0]
+    )
     if answer is None:
-        found.no_imputation("cannot fill cells (no impute, no inverse_transform)")
+        found.no_imputation("cannot impute cells (no impute, no inverse_transform)")
         return
     imputed, sd = answer
     truth = rows.values[test]
@@ -254,6 +258,86 @@ def _why_no_density(model: Any) -> str:
         return "a pipeline's density is of transformed columns"
     inner = steps[0][1] if steps else getattr(model, "estimator", None)  # of a search
     return "" if inner is None else _why_no_density(inner)
+
+
+# How any estimator imputes, and is copied ---------------------------------------------------------
+
+
+def impute_cells(
+    model: Any, rows: Any, hidden: Array, means: Array
+) -> tuple[Array, Array | None] | None:
+    """Imputed values (c, d), and their standard deviations where the model has them.
+
+    None if it cannot impute. Models of this package can (`impute`), and so can imputers, whose
+    `transform` gives the table back without missing values. What only projects (`transform`,
+    `inverse_transform`: scikit-learn's PCA) imputes by iterated projection: start from the column
+    means of its training rows, project, put the projection into the held-out cells, repeat. The
+    fixed point is the completion nearest to the model's plane.
+
+    rows : the table to impute as the model wants it, an array or a frame, NaN where missing
+    hidden : (c, d) the same as an array
+    means : (d,) of the training rows, where projection starts
+    """
+    if hasattr(model, "impute"):
+        if "return_std" not in inspect.signature(model.impute).parameters:
+            return np.asarray(model.impute(rows), dtype=np.float64), None
+        mean, sd = model.impute(rows, return_std=True)
+        return np.asarray(mean, dtype=np.float64), np.asarray(sd, dtype=np.float64)
+    if not hasattr(model, "transform"):
+        return None
+    imputed = _transformed(model, rows, hidden)
+    if imputed is not None:
+        return imputed, None
+    if hasattr(model, "inverse_transform"):
+        return _projected(model, rows, hidden, means), None
+    return None
+
+
+def _transformed(model: Any, rows: Any, hidden: Array) -> Array | None:
+    """The imputed table of an imputer, whose observed values are unchanged; None of others."""
+    try:
+        out = model.transform(rows)
+    except ValueError as error:
+        if "NaN" in str(error):
+            return None
+        raise
+    if getattr(out, "shape", None) != hidden.shape:
+        return None
+    imputed = np.asarray(out, dtype=np.float64)
+    observed = ~np.isnan(hidden)
+    same = np.allclose(imputed[observed], hidden[observed], rtol=1e-6, atol=0.0)
+    return imputed if same and not np.isnan(imputed).any() else None
+
+
+def _projected(model: Any, rows: Any, hidden: Array, means: Array) -> Array:
+    missing = np.isnan(hidden)
+    imputed = np.where(missing, means, hidden)
+    unit = np.maximum(np.std(imputed, axis=0), np.finfo(np.float64).tiny)
+    for _ in range(MOST_PROJECTIONS):
+        scores = model.transform(like(rows, imputed))
+        projected = np.asarray(model.inverse_transform(scores), dtype=np.float64)
+        moved = np.where(missing, projected - imputed, 0.0)
+        imputed = imputed + moved
+        if np.max(np.abs(moved) / unit, initial=0.0) < SETTLED:
+            break
+    return imputed
+
+
+def unfitted(estimator: Any) -> Any:
+    """The estimator's parameters in a new object, as `sklearn.base.clone` makes it.
+
+    scikit-learn's estimators know how (`__sklearn_clone__`); others are built again from
+    `get_params`, and what has neither is copied as it is.
+    """
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"{estimator.__name__} is a class; give an instance, e.g. {estimator.__name__}()"
+        )
+    if hasattr(estimator, "__sklearn_clone__"):
+        return estimator.__sklearn_clone__()
+    if hasattr(estimator, "get_params"):
+        return type(estimator)(**deepcopy(estimator.get_params(deep=False)))
+    return deepcopy(estimator)
 
 
 # What goes in --------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.special
 
-from eigengap.comparison.compare import seed_of
-from eigengap.comparison.fillers import unfitted
+from eigengap.comparison.compare import seed_of, unfitted
 from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.inference.confidence import observed_values

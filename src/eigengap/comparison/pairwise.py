@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.distances import nan_euclidean
-from eigengap.fitting.graph.pairs import refuse_spread, rounding
+from eigengap.fitting.graph.pairs import refuse_column_ranges, rounding
 from eigengap.linalg import Array
 from eigengap.sources import as_source, show
 
@@ -70,7 +70,7 @@ class EuclideanPairs(Pairs):
     squared = True
 
     def __init__(self, X: Array) -> None:
-        refuse_spread(X)
+        refuse_column_ranges(X)
         self.n = len(X)
         self.X = np.ascontiguousarray(X - np.mean(X, axis=0))  # (n, d)
         self.square = np.einsum("ij,ij->i", self.X, self.X)  # (n,) |x|^2
@@ -107,7 +107,7 @@ class IncompletePairs(Pairs):
     squared = True
 
     def __init__(self, X: Array) -> None:
-        refuse_spread(X)
+        refuse_column_ranges(X)
         self.X, self.n = X, len(X)
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
@@ -140,7 +140,7 @@ class MetricPairs(Pairs):
 
 
 class GivenPairs(Pairs):
-    """Distances that somebody else computed: a matrix (n, n), or a function of row numbers."""
+    """Precomputed distances: a matrix (n, n), or a function of row numbers."""
 
     def __init__(self, n: int, given: NDArray[Any] | Callable[[Ints], NDArray[Any]]) -> None:
         self.n, self.given = n, given

@@ -141,7 +141,7 @@ class _Numbered:
 
 
 def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
-    """All rows, in groups of the width that some of them say is best."""
+    """All rows, in groups of the width that is fastest for some of them."""
     kernels = KERNELS.load()
     n = len(out)
     members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)

@@ -62,20 +62,20 @@ def solutions(
     Returns
     -------
     solution : (n, d), 0 outside o
-    spread : (n, d), in o the diagonal of A[o, o]^-1; outside o 0 or, where `explained`, the
+    diagonal : (n, d), in o the diagonal of A[o, o]^-1; outside o 0 or, where `explained`, the
         diagonal of A[:, o] A[o, o]^-1 A[o, :]
     inverses : (d, d), the weighted sum of A[o, o]^-1, each in its place
     """
     kernels, (index, count) = _load(len(B)), _listed(sets)
     n, d = B.shape
     w = np.ones(n) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
-    solution, spread = np.zeros((n, d)), np.zeros((n, d))
+    solution, diagonal = np.zeros((n, d)), np.zeros((n, d))
     A, B = _plain(A), _plain(B)
     sums: dict[int, Array] = {}
 
     def piece(start: int, stop: int) -> int:
         total = np.zeros((d, d))
-        arguments = (A, B, index, count, w, solution, spread, explained, total, start, stop)
+        arguments = (A, B, index, count, w, solution, diagonal, explained, total, start, stop)
         bad = int(kernels.solutions(*arguments))
         sums[start] = total
         return bad
@@ -84,7 +84,7 @@ def solutions(
     lower = np.zeros((d, d))
     for start in sorted(sums):  # in one order, whichever thread was first
         lower += sums[start]
-    return solution, spread, lower + lower.T - np.diag(np.diag(lower))
+    return solution, diagonal, lower + lower.T - np.diag(np.diag(lower))
 
 
 def _in_pieces(piece: Any, n: int) -> int:
@@ -139,7 +139,7 @@ def _forms(
 
 
 def _solutions(
-    A: Array, B: Array, index: Ints, count: Ints, weight: Array, solution: Array, spread: Array,
+    A: Array, B: Array, index: Ints, count: Ints, weight: Array, solution: Array, diagonal: Array,
     explained: bool, inverses: Array, start: int, stop: int,
 ) -> int:  # fmt: skip
     for n in range(start, stop):
@@ -152,8 +152,8 @@ def _solutions(
         solution[n, o] = K @ B[n, o]
         inverses[np.ix_(o, o)] += weight[n] * np.tril(K)
         if explained:
-            spread[n] = np.einsum("oj,op,pj->j", A[o], K, A[o])
-        spread[n, o] = np.diag(K)
+            diagonal[n] = np.einsum("oj,op,pj->j", A[o], K, A[o])
+        diagonal[n, o] = np.diag(K)
     return -1
 
 

@@ -68,7 +68,7 @@ def _forms(
 
 
 def _solutions(
-    A: Array, B: Array, index: Ints, count: Ints, weight: Array, solution: Array, spread: Array,
+    A: Array, B: Array, index: Ints, count: Ints, weight: Array, solution: Array, diagonal: Array,
     explained: bool, inverses: Array, start: int, stop: int,
 ) -> int:  # fmt: skip
     """What `subsets.solutions` returns, for the rows start .. stop; the first bad one, or -1.
@@ -120,7 +120,7 @@ def _solutions(
             row = inverses[o[i]]
             for j in range(i + 1):
                 row[o[j]] += w * K[i, j]
-        out = spread[n]
+        out = diagonal[n]
         if explained:
             for i in range(m):
                 source = Y[i]

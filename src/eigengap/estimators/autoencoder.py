@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
-    SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
@@ -150,7 +149,6 @@ class Autoencoder(Transformer):
     _accepts_sparse = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "hidden": ["array-like", Integral],  # a number is refused with its way out
         "activation": [StrOptions(set(ACTIVATIONS))],

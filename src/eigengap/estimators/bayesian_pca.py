@@ -33,7 +33,7 @@ class BayesianPCA(LinearGaussianEstimator):
     ----------
     n_components : int or "auto", default="auto"
         The most components to consider; "auto" is one less than rows or columns. `n_components_`
-        of them are kept: at least one, also where `alpha_` says that it holds nothing.
+        of them are kept: at least one, also where `alpha_` shows that it is empty.
     noise : {"isotropic", "diagonal"}, default="isotropic"
         One noise variance, as in PPCA, or one for each column, as in factor analysis.
     scale : bool, default=False

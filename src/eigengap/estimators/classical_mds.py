@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from math import nan
-from numbers import Integral, Real
+from numbers import Integral
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
-    SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
@@ -28,7 +27,7 @@ from eigengap.estimators.shared.base import (
     progress_of,
 )
 from eigengap.estimators.shared.linear import fit_asked
-from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     Transformer,
@@ -55,24 +54,12 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources import (
-    Block,
-    Source,
-    as_source,
-    column,
-    require_frequencies,
-    warn_of_codes,
-)
+from eigengap.sources import Block, Source, as_source, column, require_frequencies, warn_of_codes
 from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth a warning
 TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli that is worth a warning
-
-
-# A fit, and the fitted attributes that belong to its route: density_ of Euclidean rows, distances_
-# of rows by another metric, n_iter_ and converged_.
-_Found = tuple[mds.ScalingFit, dict[str, Any]]
 
 
 class ClassicalMDS(Transformer):
@@ -102,8 +89,6 @@ class ClassicalMDS(Transformer):
         What to do about distances that are not Euclidean: nothing; add the smallest constant c to
         them that makes them so (Cailliez 1983, R's cmdscale(add=TRUE)); or take sqrt(d^2 + 2 c)
         with the smallest such c (Lingoes 1971).
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
         Tolerance of the fit with missing values.
     max_iter : int, default=1000
@@ -166,12 +151,7 @@ class ClassicalMDS(Transformer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": COMPONENTS[:-1],
         "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
-        "metric_params": [dict, None],
         "correction": [StrOptions({"cailliez", "lingoes"}), None],
-        "missing_values": SHARED_CONSTRAINTS["missing_values"],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": SHARED_CONSTRAINTS["max_iter"],
-        "verbose": ["verbose"],
     }
 
     embedding_: Array
@@ -206,13 +186,6 @@ class ClassicalMDS(Transformer):
         X : table of shape (n_samples, n_features), or square matrix of all pairs
             Array, masked array, sparse matrix, pandas, polars or pyarrow. NaN marks a missing
             value, which metric="euclidean" (through PPCA) and "nan_euclidean" accept.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         self.fit_transform(X, y, sample_weight)
         return self
@@ -287,7 +260,8 @@ class ClassicalMDS(Transformer):
     def _accepts_missing(self) -> bool:
         return self._from_rows or self.metric == "nan_euclidean"
 
-    def _fit_rows(self, source: Source) -> _Found:
+    def _fit_rows(self, source: Source) -> tuple[mds.ScalingFit, dict[str, Any]]:
+        """A fit, and the fitted attributes that belong to its route."""
         if self.metric != "minkowski" and self.metric_params:
             raise ValueError(
                 f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
@@ -308,7 +282,7 @@ class ClassicalMDS(Transformer):
         fit = mds.of_components(source, found, dimensions, "ppca")
         return fit, {"density_": found.model, **more}
 
-    def _fit_metric(self, source: Source, weight: Array) -> _Found:
+    def _fit_metric(self, source: Source, weight: Array) -> tuple[mds.ScalingFit, dict[str, Any]]:
         n = source.observed().rows
         asked = self._dimensions(n)
         mds.require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)

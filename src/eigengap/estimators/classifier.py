@@ -75,7 +75,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         Class probabilities in the order of `classes_`; None learns them.
     scale : bool, default=True
         Whether to divide every column by its standard deviation over all classes first. On by
-        default: which columns tell classes apart does not depend on their units.
+        default: which columns separate classes does not depend on their units.
     estimator : density estimator with `fit` and `score_samples`, default=None
         Used for each class instead, e.g. MixturePPCA. Of the other parameters only priors, scale
         and missing_values apply then.

@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared import CONSTRAINTS
 from eigengap.estimators.shared.base import as_fitted, keep_parameters
 from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator, Solved, fit_asked
+from eigengap.estimators.shared.parameters import CONSTRAINTS
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
-    SHARED_CONSTRAINTS,
     as_fitted,
     keep_features,
     keep_parameters,
@@ -179,7 +178,6 @@ class GPLVM(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "kernel": [str, LatentKernel],
         "method": [StrOptions({"auto", "exact", "bayesian"})],

@@ -21,12 +21,7 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.sklearn_compat import (
-    Interval,
-    Options,
-    StrOptions,
-    _fit_context,
-)
+from eigengap.estimators.shared.sklearn_compat import Interval, Options, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     COUNT,
@@ -107,8 +102,6 @@ class ICA(Transformer):
         is taken off every step, `mixing_` is that of the sources and `transform` gives their
         best linear estimate, drawn towards 0 as the noise demands. Needs fewer components than
         columns.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -159,10 +152,7 @@ class ICA(Transformer):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": COMPONENTS,
         "algorithm": [StrOptions({"parallel", "deflation"})],
-        "whiten": [
-            StrOptions({"arbitrary-variance", "unit-variance"}),
-            Options(bool, {False}),
-        ],
+        "whiten": [StrOptions({"arbitrary-variance", "unit-variance"}), Options(bool, {False})],
         "fun": [StrOptions({"logcosh", "exp", "cube"}), callable],
         "fun_args": [dict, None],
         "max_iter": [COUNT],
@@ -209,13 +199,6 @@ class ICA(Transformer):
         X : table of shape (n_samples, n_features)
             Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a missing
             value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         source = look_first(everything, scatter=True)
@@ -246,10 +229,6 @@ class ICA(Transformer):
 
     def transform(self, X: Any) -> Array:
         """Sources components_ (x - mean_) of rows, missing values imputed by their expected value.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
 
         Returns
         -------

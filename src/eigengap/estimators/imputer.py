@@ -300,7 +300,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         )
 
     def _given(self) -> list[tuple[str, Any]]:
-        """Copies of the given estimators with what this imputer says of rank and scale."""
+        """Copies of the given estimators with this imputer's rank and scale."""
         given = self.estimator if isinstance(self.estimator, list | tuple) else [self.estimator]
         if not given:
             raise ValueError('estimator is an empty list; give models to choose from, or "auto"')
@@ -354,7 +354,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     # Imputing ------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """X with its missing values imputed, as an ndarray unless `set_output` says otherwise.
+        """X with its missing values imputed, as an ndarray unless `set_output` is used.
 
         Where `set_output` asks for the library that X comes from, columns keep their types. With
         columns of several kinds the table is X's own type, as from `impute`.
@@ -478,9 +478,9 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         high = np.where(self.whole_, np.floor(high), high)
         step = max(1, PIECE_CELLS // imputed.shape[1])
         for start in range(0, len(imputed), step):
-            part, gone = imputed[start : start + step], missing[start : start + step]
+            part, where = imputed[start : start + step], missing[start : start + step]
             rounded = np.where(self.whole_, np.round(part), part)
-            np.copyto(part, np.clip(rounded, low, high), where=gone, casting="same_kind")
+            np.copyto(part, np.clip(rounded, low, high), where=where, casting="same_kind")
         return imputed
 
     # Names ---------------------------------------------------------------------------------

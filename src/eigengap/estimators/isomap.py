@@ -76,8 +76,6 @@ class Isomap(GraphEstimator):
     disconnected : {"bridge", "error"}, default="bridge"
         What to do where the graph falls into components: join each two by their nearest rows, with
         a warning, or raise DisconnectedError.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     random_state : int, RandomState or None, default=None
         Of landmarks and of the approximate search; None is always the same.
 

@@ -120,7 +120,6 @@ callable or Kernel, default="linear"
     preimage : {"auto", "fixed_point", "ridge"}, default="auto"
         Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, and otherwise none
         (NotFittedError, as in scikit-learn).
-    missing_values : float or list of float, default=nan
 
     Attributes
     ----------
@@ -247,13 +246,6 @@ callable or Kernel, default="linear"
             Array, sparse matrix, pandas, polars or pyarrow; with kernel="precomputed" the kernel
             matrix (n_samples, n_samples). NaN marks a missing value, for the linear and the rbf
             kernel.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         self._fit(X, sample_weight)
         return self
@@ -482,7 +474,7 @@ callable or Kernel, default="linear"
     def inverse_transform(self, X: Any) -> Array:
         """Rows of data whose image in feature space is near the scores X: (n, n_features).
 
-        By ridge regression or by fixed point, as `preimage` says; for the linear kernel the fixed
+        By ridge regression or by fixed point, by `preimage`; for the linear kernel the fixed
         point is the reconstruction of PCA.
         """
         check_is_fitted(self, "model_")

@@ -17,14 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators.shared.base import keep_parameters
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
-from eigengap.estimators.shared.transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
 from eigengap.fitting.graph.neighbourhood import as_graph, copies_in_words, in_words, joined
 from eigengap.fitting.graph.neighbours import Neighbours
-from eigengap.fitting.graph.pairs import new_distances, refuse_large
+from eigengap.fitting.graph.pairs import new_distances
 from eigengap.fitting.laplacian import weights as edge_weights
 from eigengap.fitting.laplacian.fit import LaplacianFit, Solver, fit_laplacian
 from eigengap.fitting.laplacian.graph import Laplacian
@@ -106,7 +105,6 @@ callable, default="nearest_neighbors"
         What is done with a graph in several components. Its eigenvalue 0 has as many functions,
         constant on each: "keep" puts those first, as contrasts of components in order of size;
         "bridge" joins them by edges between their nearest rows, as few as will do. Both warn.
-    missing_values : float or list of float, default=nan
 
     Attributes
     ----------
@@ -172,10 +170,7 @@ callable, default="nearest_neighbors"
         "n_neighbors": [Interval(Integral, 2, None, closed="left"), None],
         "symmetrize": [StrOptions({"average", "union", "mutual"})],
         "weights": [StrOptions({"connectivity", "heat"})],
-        "bandwidth": [
-            Interval(Real, 0, None, closed="neither"),
-            StrOptions({"median", "local"}),
-        ],
+        "bandwidth": [Interval(Real, 0, None, closed="neither"), StrOptions({"median", "local"})],
         "normalized": ["boolean"],
         "drop_first": ["boolean"],
         "disconnected": [StrOptions({"keep", "bridge", "error"})],
@@ -241,16 +236,19 @@ callable, default="nearest_neighbors"
         return source.collect()
 
     def _new_rows(self, source: Source) -> Any:
-        if self._is_pairwise:
-            if source.has_missing:
-                _refuse_missing(source)
-            values = source.collect()
-            return new_distances(values) if self.affinity == "nearest_neighbors" else values
-        rows = dense_rows(source)
-        refuse_large(rows)
-        if not source.has_missing or self._skips_missing:
-            return rows
-        return as_imputed_before(self._imputed(rows, self._rows_), np.isnan(rows), self._rows_)
+        if not self._is_pairwise:
+            return super()._new_rows(source)
+        if source.has_missing:
+            _refuse_missing(source)
+        values = source.collect()
+        return new_distances(values) if self.affinity == "nearest_neighbors" else values
+
+    def _imputed(self, rows: Array) -> Array:
+        return as_imputed_before(super()._imputed(rows), np.isnan(rows), self._known_rows)
+
+    @property
+    def _known_rows(self) -> Array:
+        return self._rows_
 
     def _refuse_contradictions(self) -> None:
         of_neighbours = isinstance(self.affinity, str) and self.affinity in OF_NEIGHBOURS

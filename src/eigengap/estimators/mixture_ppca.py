@@ -119,8 +119,8 @@ class MixturePPCA(DensityEstimator):
     dimensions in all: the expectation of z in the block of the row's own component and of 0 in the
     others. Coordinates of different components are not comparable, so they do not share a column,
     and with one component this is the `transform` of PPCA. Together with `predict_proba` it is all
-    that `reconstruct` needs; there is no `inverse_transform`, for the coordinates alone do not say
-    which component's mean to add.
+    that `reconstruct` needs; there is no `inverse_transform`, for coordinates alone do not
+    determine which component's mean to add.
 
     Examples
     --------
@@ -180,8 +180,8 @@ class MixturePPCA(DensityEstimator):
         rows, K = source.observed().count, int(self.n_mixture)
         if rows < K:
             raise ValueError(
-                f"n_mixture={K} components cannot be told apart in n_samples={rows:g} rows; ask "
-                "for fewer components than rows"
+                f"n_mixture={K} components cannot be distinguished in n_samples={rows:g} rows; "
+                "ask for fewer components than rows"
             )
         asked = self.n_components
         if isinstance(asked, str):

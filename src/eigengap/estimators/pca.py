@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared import CONSTRAINTS
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     keep_parameters,
@@ -17,6 +16,7 @@ from eigengap.estimators.shared.base import (
     require_components,
 )
 from eigengap.estimators.shared.linear import FitSpec, Solved, fit_asked
+from eigengap.estimators.shared.parameters import CONSTRAINTS
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded

@@ -34,7 +34,7 @@ class PPCA(PartialFit, NoisyEstimator):
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
         Number of components; the share of the variance that they must explain; or as many as
-        exceed the noise level (parallel analysis, docs/rank.md; `rank_choice_` says why).
+        exceed the noise level (parallel analysis, docs/rank.md; `rank_choice_` has the reasons).
     solver : {"auto", "closed_form", "em"}, default="auto"
         "auto" is the closed form for complete data and EM where there are missing values, a prior,
         Student noise or known noise of values.

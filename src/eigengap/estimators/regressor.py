@@ -304,6 +304,6 @@ def _require_targets(Y: Array) -> None:
             raise ValueError(f"{which} has no value: every entry is NaN, so nothing can be learned")
         if len(Y) > 1:
             raise ValueError(
-                f"{which} is known in one row only, which says nothing of how it varies: at least "
-                "two are needed"
+                f"{which} is known in one row only, which does not determine its variance: at "
+                "least two are needed"
             )

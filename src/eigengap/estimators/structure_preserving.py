@@ -17,12 +17,7 @@ from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp import structure_start
-from eigengap.fitting.sdp.structure import (
-    Kind,
-    read_back,
-    require_structure,
-    shares,
-)
+from eigengap.fitting.sdp.structure import Kind, read_back, require_structure, shares
 from eigengap.fitting.sdp.unfolding import principal
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
@@ -85,7 +80,6 @@ default="auto"
         Threads of the search for neighbours.
     missing_values : float or list of float, default=nan
         Of rows: missing values are imputed under a PPCA density first. A graph has none.
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -110,7 +104,7 @@ default="auto"
     Notes
     -----
     Not every graph fits q dimensions: a star with seven leaves has no such coordinates in the
-    plane. `edges_recovered_` and `false_edges_` say what came back; a warning does where it is not
+    plane. `edges_recovered_` and `false_edges_` give what came back; a warning does where it is not
     all.
 
     New rows are placed by the affine combination of their neighbours among the fitted rows that

@@ -28,8 +28,8 @@ class MaximumVarianceUnfolding(GraphEstimator):
 
     The Gram matrix K of largest trace in which neighbours are as far apart as they were
     (Weinberger and Saul 2006), and its principal coordinates. The semidefinite program is solved
-    for a low-rank factor, without any n x n matrix, and a bound from its multipliers says how far
-    from the optimum the result is at most.
+    for a low-rank factor, without any n x n matrix, and a bound from its multipliers limits
+    the distance of the result from the optimum.
 
     Parameters
     ----------
@@ -75,14 +75,12 @@ default="auto"
         hardly depends on it.
     n_jobs : int, default=None
         Threads of the search for neighbours.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
     embedding_ : array of shape (n_samples, n_components)
     eigenvalues_ : array of shape (rank_,)
-        Of K, descending: what they leave beyond n_components is variance that the picture hides.
+        Of K, descending: what they leave beyond n_components is variance that the embedding hides.
     constraint_violation_ : float
         The largest that the squared distance of two neighbours is off, relative to itself, or to
         the squared median of all such distances where it is shorter.
@@ -95,8 +93,8 @@ default="auto"
         not flat. On landmarks that of the penalised program.
     converged_ : bool
         Whether `constraint_violation_rms_` is at most `tol` and variance grows no more; on
-        landmarks, whether the penalised program was solved. False with a warning that says what
-        the distances are off.
+        landmarks, whether the penalised program was solved. False with a warning that gives
+        the error of the distances.
     rank_ : int
         Columns of the factor in which K was looked for.
     n_iter_ : int

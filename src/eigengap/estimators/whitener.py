@@ -106,11 +106,11 @@ class Whitener(Transformer):
     rank, of any width), and `transform` gives A (E[x | observed values] - mean), the expected
     whitened row: it varies less than a complete row would.
 
-    Rank. Where the rows vary in fewer directions than there are columns, a warning says the rank
+    Rank. Where the rows vary in fewer directions than there are columns, a warning gives the rank
     and only those directions are whitened ("pca" gives fewer columns, "zca" columns of covariance
-    U U'); "cholesky" and a larger n_components are an error. Rounding is never blown up.
+    U U'); "cholesky" and a larger n_components are an error. Rounding errors are never amplified.
 
-    A sparse table is accepted; what comes out is dense, because centring fills its zeros.
+    A sparse table is accepted; what comes out is dense, because centring makes its zeros nonzero.
 
     Examples
     --------

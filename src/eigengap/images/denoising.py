@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import fill
-from eigengap.images.image import StandardisedImage, standardised
+from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_noise, put_back, tamed
+from eigengap.images.imputation import impute
 from eigengap.images.inpainting import as_it_is, imputed
 from eigengap.images.mixture import PatchMixture, fit_mixture
 from eigengap.images.noise import learned_noise, limits, unclipped
 from eigengap.images.patches import Ints, corners, painted, patches_at, sample_rows
-from eigengap.images.restored import Restored, mixture_of
 from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most
@@ -47,7 +46,7 @@ def denoise_image(
     Parameters
     ----------
     image : array of shape (h, w) or (h, w, c)
-        uint8, uint16, float32 or float64. NaN is missing, and is filled. Single entries that are
+        uint8, uint16, float32 or float64. NaN is missing, and is imputed. Single entries that are
         too far from their neighbours for any noise are reported in a warning and stay as they are.
     patch : int, default=8
         Side of the patches; a smaller image makes it smaller.
@@ -96,8 +95,11 @@ def denoise_image(
 
 
 def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> Restored:
-    if image.is_flat:
-        return _flat(image, how, sigma or 0.0)
+    if image.is_flat:  # one intensity throughout, estimated from all observed entries
+        error = (sigma or 0.0) / np.sqrt(np.sum(~image.missing))
+        flat = as_it_is(image, how)
+        sd = image.sd_in_units(np.full(image.shape, error / image.unit))
+        return replace(flat, sd=sd) if sigma else flat
     step = 1.0 / image.unit if image.given.dtype.kind == "u" else 0.0
     channels = own_channels(image.values, step)
     values = channels.own(image.values)
@@ -107,18 +109,26 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
         noise = relative(sigma, image.unit / channels.more)
     noise_sd = noise / channels.more * image.unit
     if image.missing.any():  # imputed, and the others freed from noise, by the same patches
-        found = fill(values, how, max(noise, NONE))
-        found = replace(found, values=channels.all(found.values), sd=channels.spread(found.sd))
+        found = impute(values, how, max(noise, NONE))
+        found = replace(found, values=channels.all(found.values), sd=channels.all_sd(found.sd))
         kind = f"{mixture_of(len(found.gaussians), 'Gaussian')} in noise"
         return imputed(found, image, how, kind, noise_sd)
     if noise < NONE:
-        return as_it_is(image, how.patch, how.stride)
-    mixture = _learned(values, how, noise)
-    mean, sd, tiles = _painted(values, mixture, how)
+        return as_it_is(image, how)
+    # Single precision, twice as fast, where it is enough
+    digits = values if noise < FAINT else values.astype(np.float32)
+    mixture = _learned(digits, how, noise)
+    h, w, c = values.shape
+
+    def posterior(y: Ints, x: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+        return mixture.posterior(patches_at(digits, y, x, how.patch))
+
+    at = corners(h, w, how.patch, how.stride)
+    mean, sd, tiles = painted((h, w, c), how.patch, at, posterior)
     mean, sd = unclipped(mean, sd, limits(values), noise)
     return Restored(
         image=image.restored(channels.all(mean)),
-        sd=image.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
+        sd=image.sd_in_units(np.minimum(channels.all_sd(sd), 1.0)),  # of its mean throughout
         noise_sd=noise_sd,
         model=f"{mixture} on {how.patch} x {how.patch} patches",
         n_mixture=len(mixture.components),
@@ -129,38 +139,13 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
     )
 
 
-def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
-    """One intensity throughout, estimated from all observed entries."""
-    found = as_it_is(image, how.patch, how.stride)
-    if sigma == 0.0:
-        return found
-    error = sigma / np.sqrt(np.sum(~image.missing))
-    return replace(found, sd=image.spread(np.full(image.shape, error / image.unit)))
-
-
-def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
+def _learned(values: NDArray[Any], how: Settings, noise: float) -> PatchMixture:
     h, w, _ = values.shape
     y, x = corners(h, w, how.patch, 1)
     at = sample_rows(len(y), LEARNED_FROM, how.rng)
-    patches = patches_at(_digits(values, noise), y[at], x[at], how.patch)
+    patches = patches_at(values, y[at], x[at], how.patch)
     K = min(how.n_mixture, max(len(patches) // (2 * patches.shape[1]), 1))
     return fit_mixture(patches, noise**2, K, how.rank, how.rng)
-
-
-def _painted(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array, Array, int]:
-    """Clean image (h, w, c), its standard deviations, and in how many pieces it was made."""
-    digits = _digits(values, mixture.sigma2**0.5)
-    h, w, c = values.shape
-
-    def posterior(y: Ints, x: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
-        return mixture.posterior(patches_at(digits, y, x, how.patch))
-
-    return painted((h, w, c), how.patch, corners(h, w, how.patch, how.stride), posterior)
-
-
-def _digits(values: Array, noise: float) -> NDArray[Any]:
-    """Single precision, twice as fast, where it is enough."""
-    return values if noise < FAINT else values.astype(np.float32)
 
 
 # Channels that agree -----------------------------------------------------------------------------
@@ -170,7 +155,7 @@ def _digits(values: Array, noise: float) -> NDArray[Any]:
 class Channels:
     """The r axes in which pixels of c channels vary, and where they lie apart from them.
 
-    Channels may say the same: grey stored as red, green and blue, or tinted, or one colour alone.
+    Channels may be equal: grey stored as red, green and blue, or tinted, or one colour alone.
     Their noise is the same too, and so is no white noise over all entries: in the directions in
     which the channels always agree there is none, and what is learned from those is that there is
     none at all. Such an image is restored in as many channels as it has, coordinates along the axes
@@ -194,7 +179,7 @@ class Channels:
         """(h, w, r) to (h, w, c)."""
         return own @ self.axes.T + self.offset
 
-    def spread(self, sd: Array) -> Array:
+    def all_sd(self, sd: Array) -> Array:
         """Standard deviations (h, w, r) to (h, w, c)."""
         return np.sqrt(sd**2 @ (self.axes**2).T)
 

@@ -86,7 +86,7 @@ class Gaussian:
 
 
 class Conditional(NamedTuple):
-    """What the observed entries of some patches say under one component."""
+    """Patches given their observed entries, under one component."""
 
     mean: Array  # (n, d) of the clean patch
     variance: Array  # (n, d) of the clean patch
@@ -100,9 +100,9 @@ class Moments(NamedTuple):
     second: Array  # (d, d) sum E[(x - mu)(x - mu)^T]
 
 
-def energies(patches: IncompletePatches, gaussians: list[Gaussian], sigma2: float) -> Array:
+def deviances(patches: IncompletePatches, gaussians: list[Gaussian], sigma2: float) -> Array:
     """-2 ln pi_k p_k(x_o), but for a constant of the patch: (n, K)."""
-    of_one = partial(_energy, patches, sigma2=sigma2)
+    of_one = partial(_deviance, patches, sigma2=sigma2)
     return np.stack(of_each(of_one, gaussians, len(patches)), axis=1)
 
 
@@ -111,7 +111,7 @@ def of_each(fn: Callable[[K], T], components: list[K], n: int) -> list[T]:
     return list(in_order(fn, iter(components)) if n >= MANY else map(fn, components))
 
 
-def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
+def _deviance(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     result = np.empty(len(patches))
     for at, r, o, A, L in _halves(patches, one, sigma2):
         if L is None:
@@ -126,9 +126,9 @@ def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     return result
 
 
-def responsibilities(energy: Array) -> Array:
+def responsibilities(deviance: Array) -> Array:
     """p(k | x_o): (n, K)."""
-    weight = np.exp(-0.5 * (energy - energy.min(axis=1, keepdims=True)))
+    weight = np.exp(-0.5 * (deviance - deviance.min(axis=1, keepdims=True)))
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
@@ -158,14 +158,14 @@ def conditional(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Con
     a, inside, outside = (np.zeros(patches.values.shape) for _ in range(3))
     for at, r, o, A, L in _halves(patches, one, sigma2):
         if L is None:
-            a[at], spread, _ = solutions(A, r, o, explained=True)
-            inside[at] = np.where(o, spread, 0.0)  # diagonal of A[o, o]^-1
-            outside[at] = np.where(o, 0.0, np.diag(A) - spread)
+            a[at], diagonal, _ = solutions(A, r, o, explained=True)
+            inside[at] = np.where(o, diagonal, 0.0)  # diagonal of A[o, o]^-1
+            outside[at] = np.where(o, 0.0, np.diag(A) - diagonal)
         else:
-            s, spread, _ = solutions(L, product(r, L), ~o, explained=True)
+            s, diagonal, _ = solutions(L, product(r, L), ~o, explained=True)
             a[at] = np.where(o, product(r - s, L), 0.0)
-            inside[at] = np.where(o, np.diag(L) - spread, 0.0)
-            outside[at] = np.where(o, 0.0, spread)
+            inside[at] = np.where(o, np.diag(L) - diagonal, 0.0)
+            outside[at] = np.where(o, 0.0, diagonal)
     observed = patches.observed
     variance = np.where(observed, sigma2 - sigma2**2 * inside, outside - sigma2)
     return Conditional(product(a, one.C) + one.mu, np.maximum(variance, 0.0))
@@ -229,15 +229,15 @@ def fit_gaussians(
     return sorted(gaussians, key=lambda one: -one.log_weight)
 
 
-def _one(patches: IncompletePatches, filled: Array, channels: int, recipe: Recipe) -> Gaussian:
-    d = filled.shape[1]
+def _one(patches: IncompletePatches, imputed: Array, channels: int, recipe: Recipe) -> Gaussian:
+    d = imputed.shape[1]
     smooth = smooth_covariance(d, channels)
-    centred = filled - filled.mean(axis=0)
-    C = product(centred.T, centred) / len(filled)
+    centred = imputed - imputed.mean(axis=0)
+    C = product(centred.T, centred) / len(imputed)
     size = max(float(np.trace(C)) / d, 1e-12)
     # An imputed image is too smooth: its small eigenvalues would take EM many steps to raise.
-    C = C + 0.01 * size * np.eye(d) + SMOOTH / (len(filled) + SMOOTH) * size * smooth
-    one = Gaussian(0.0, filled.mean(axis=0), C)
+    C = C + 0.01 * size * np.eye(d) + SMOOTH / (len(imputed) + SMOOTH) * size * smooth
+    one = Gaussian(0.0, imputed.mean(axis=0), C)
     everywhere = np.ones(len(patches))
     rank = recipe.rank
     for step in range(FIRST_STEPS if recipe.K > 1 else FIRST_STEPS + recipe.steps):
@@ -289,7 +289,7 @@ def _stepped(
     patches: IncompletePatches, gaussians: list[Gaussian], shape: Array, recipe: Recipe
 ) -> list[Gaussian]:
     """One step of EM; components with too few patches are dropped."""
-    resp = responsibilities(energies(patches, gaussians, recipe.sigma2))
+    resp = responsibilities(deviances(patches, gaussians, recipe.sigma2))
     eta = _eta(patches)
     n, d = patches.values.shape
     resp[(resp <= FEW) & (resp < resp.max(axis=1, keepdims=True))] = 0.0

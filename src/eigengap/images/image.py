@@ -1,4 +1,4 @@
-"""An image as it was given, in the form that it is worked on, and back.
+"""An image as it was given, in the form that it is worked on, and restored.
 
 Inside it is (h, w, c) float64 with NaN where an entry is missing, opacity set aside, centred and
 scaled by the mean and the standard deviation of what was observed: what is done to it then does not
@@ -21,8 +21,97 @@ from eigengap.wording import words
 TYPES = ("uint8", "uint16", "float32", "float64")
 FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
 SMALLEST = float(np.nextafter(0.0, 1.0))
-DENOISING, FILLING = 36, 96  # bytes for each sample at the height of the work, measured
+DENOISING, IMPUTING = 36, 96  # bytes for each sample at the height of the work, measured
 MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Restored(np.lib.mixins.NDArrayOperatorsMixin):
+    """A restored image: np.asarray gives it, and arithmetic and indexing are those of `image`.
+
+    Attributes
+    ----------
+    image : array of the shape and type of the one given
+    sd : array of the same shape
+        Standard deviation of each entry, in the units of the image; 0 where it is as it was given.
+        float32, or float64 where the intensities of the image are beyond what float32 holds.
+    noise_sd : float
+        Standard deviation of the noise, learned or given, in the units of the image.
+    model : str
+        What was fitted to the patches, in words.
+    n_mixture : int
+        Number of components.
+    ranks : tuple of int
+        Rank of each, by falling weight; the number of entries of a patch where it was left free.
+    patch, stride : int
+        Side of a patch, and pixels from one to the next.
+    n_missing : int
+        Entries that were imputed.
+    sd_scale : float
+        By what the model's own standard deviations were multiplied so that 95 % intervals of
+        observed entries that were hidden for a trial cover 95 % of them; 1 where none was hidden.
+    tiles : int
+        Pieces in which the patches were worked on: memory does not grow with them.
+    """
+
+    image: NDArray[Any]
+    sd: NDArray[np.floating]
+    noise_sd: float
+    model: str
+    n_mixture: int
+    ranks: tuple[int, ...]
+    patch: int
+    stride: int
+    n_missing: int = 0
+    sd_scale: float = 1.0
+    tiles: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.image.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.image.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.image.ndim
+
+    @property
+    def size(self) -> int:
+        return self.image.size
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.image[at]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = [one.image if isinstance(one, Restored) else one for one in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.dtype:
+            raise ValueError(f"an array of type {np.dtype(dtype)} cannot be had without a copy")
+        array = self.image if dtype is None else self.image.astype(dtype, copy=False)
+        return array.copy() if copy else array
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        entries = "1 entry" if self.n_missing == 1 else f"{self.n_missing} entries"
+        imputed = f", {entries} imputed" if self.n_missing else ""
+        return f"Restored({size} {self.dtype}; {self.model}; noise sd {self.noise_sd:.3g}{imputed})"
+
+
+def mixture_of(K: int, what: str) -> str:
+    """A mixture of so many, in words; of one, that one.
+
+    >>> mixture_of(1, "Gaussian"), mixture_of(16, "Gaussian")
+    ('Gaussian', 'mixture of 16 Gaussians')
+    """
+    return what if K == 1 else f"mixture of {K} {what}s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +150,14 @@ class StandardisedImage:
             result = np.where(self.missing, result, before[..., : result.shape[2]])
         return self._with_opacity(result, self.given)
 
-    def spread(self, sd: Array) -> NDArray[np.floating]:
+    def sd_in_units(self, sd: Array) -> NDArray[np.floating]:
         """Standard deviations (h, w, c') in the units of what was given; 0 for opacity."""
         low, high = FLOAT32
         dtype = np.float32 if low < self.unit < high else np.float64
         in_units = _within(sd, self.unit, np.dtype(dtype))
         left = np.zeros(self.given.shape, dtype)
         if self.given.dtype.kind == "f":
-            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has imputed it
+            left[np.isnan(self.given)] = np.nan  # of opacity, which is not imputed
         return self._with_opacity(in_units, left)
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
@@ -109,7 +198,7 @@ def standardised(image: Any, mask: Any, opacity: bool | None) -> StandardisedIma
         missing = missing | np.isnan(values)
     h, w, c = values.shape
     require_memory(
-        float(FILLING if missing.any() else DENOISING) * h * w * c,
+        float(IMPUTING if missing.any() else DENOISING) * h * w * c,
         f"restoring an image of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
         "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
     )
@@ -144,7 +233,7 @@ def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
 
 
 def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> None:
-    """Refuse to guess where the channel taken for opacity has gaps that opacity does not have.
+    """Refuse to guess where the channel taken for opacity has missing entries; opacity has none.
 
     A mask of whole pixels marks it too; what it holds there is known, and stays.
     """
@@ -167,8 +256,8 @@ def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> Non
 def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
     if missing.all():
         way_out = (
-            ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
-            "~mask"
+            ". A mask is True where an entry is MISSING; if yours is True where it was "
+            "observed, give ~mask"
         )
         nothing = "every entry of the image is missing: there is nothing to learn from"
         raise ValueError(nothing + way_out * masked)
@@ -223,7 +312,7 @@ def _require_finite(values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
         more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
         raise ValueError(
             f"the image is infinite at row {y}, column {x}{of}{words().either(', counted from 0')}"
-            f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
+            f"{more if count > 1 else ''}: put NaN where it is infinite to have that imputed"
         )
 
 
@@ -237,7 +326,7 @@ def _per_entry(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         if array.dtype.kind not in "iu" or not set(np.unique(array)) <= {0, 1, 255}:
             raise TypeError(
                 f"the mask is of type {array.dtype}; give booleans, True where an entry is missing "
-                "(whole numbers may be 0 where seen, and 1 or 255 where missing)"
+                "(whole numbers may be 0 where observed, and 1 or 255 where missing)"
             )
         array = array != 0
     wide = array[..., None] if array.ndim == 2 else array

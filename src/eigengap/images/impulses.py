@@ -5,8 +5,8 @@ its patches is learned from it. An entry is an impulse if it lies too far from a
 eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy image too
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
 and there it is many times the range of all intensities. The median of the neighbours stands for an
-impulse while the rest of the image is restored. Whether it is a fault or a star nobody here
-can know, so it stays as it was given, with a warning.
+impulse while the rest of the image is restored. Whether it is a fault or a star cannot
+be decided here, so it stays as it was given, with a warning.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import ImpulseNoiseWarning
-from eigengap.images.image import StandardisedImage
-from eigengap.images.restored import Restored
+from eigengap.images.image import Restored, StandardisedImage
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.wording import words
@@ -43,7 +42,7 @@ class Far:
 def beyond_noise(values: Array, sigma: float) -> Far:
     """In noise of standard deviation sigma, as far as that is known; else 0."""
     steps = np.abs(np.diff(values, axis=1))
-    moving = steps[steps > 0.0]  # a border without noise says nothing of it
+    moving = steps[steps > 0.0]  # a border without noise is uninformative
     enough = USUAL * np.count_nonzero(~np.isnan(steps))
     usual = NORMAL * float(np.median(moving)) / 2**0.5 if len(moving) > enough else 0.0
     return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} times the usual step")
@@ -69,7 +68,7 @@ def tamed(image: StandardisedImage, far: Far) -> tuple[StandardisedImage, Bools]
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
         f"channel {channel}{words().either(', counted from 0')}). {that} kept from learning and "
-        f"left as given; put NaN there to have {it} filled",
+        f"left as given; put NaN there to have {it} imputed",
         ImpulseNoiseWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))

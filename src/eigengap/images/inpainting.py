@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.filling import Filled, fill
-from eigengap.images.image import StandardisedImage, standardised
+from eigengap.images.image import Restored, StandardisedImage, mixture_of, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
-from eigengap.images.painting import FEWEST
-from eigengap.images.restored import Restored, mixture_of
+from eigengap.images.imputation import FEWEST, Imputed, impute
 
 
 def inpaint_image(
@@ -74,18 +72,18 @@ def inpaint_image(
     how = settings(scaled.shape, patch, stride, model, n_mixture, n_components, random_state)
     noise = noise_of(sigma)
     if noise == 0.0 and not scaled.missing.any():
-        return as_it_is(scaled, how.patch, how.stride)
+        return as_it_is(scaled, how)
     calm, impulses = tamed(scaled, beyond_range(scaled.values))
     if calm.is_flat:
-        return as_it_is(calm, how.patch, how.stride)
-    found = fill(calm.values, how, relative(noise, calm.unit))
+        return as_it_is(calm, how)
+    found = impute(calm.values, how, relative(noise, calm.unit))
     kind = "PPCA" if model == "ppca" else mixture_of(len(found.gaussians), "Gaussian")
     restored = imputed(found, calm, how, kind, noise, keep_observed=noise == 0.0)
     return put_back(restored, scaled.given, impulses)
 
 
 def imputed(
-    found: Filled,
+    found: Imputed,
     image: StandardisedImage,
     how: Settings,
     kind: str,
@@ -96,7 +94,7 @@ def imputed(
     K, d = len(found.gaussians), len(found.gaussians[0].mu)
     return Restored(
         image=image.restored(found.values, keep_observed=keep_observed),
-        sd=image.spread(found.sd),
+        sd=image.sd_in_units(found.sd),
         noise_sd=noise,
         model=f"{kind} on {how.patch} x {how.patch} patches",
         n_mixture=K,
@@ -109,7 +107,7 @@ def imputed(
     )
 
 
-def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:
+def as_it_is(image: StandardisedImage, how: Settings) -> Restored:
     """An image with nothing to restore, or with one intensity throughout.
 
     If all of n observed entries are equal so is the next with probability (n + 1) / (n + 2)
@@ -119,12 +117,12 @@ def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:
     unknown = np.nan if np.count_nonzero(~image.missing) < FEWEST else 0.0
     return Restored(
         image=image.restored(values, keep_observed=True),
-        sd=image.spread(np.where(image.missing, unknown, 0.0)),
+        sd=image.sd_in_units(np.where(image.missing, unknown, 0.0)),
         noise_sd=0.0,
         model="one intensity" if image.is_flat else "nothing to restore",
         n_mixture=1,
         ranks=(0,),
-        patch=patch,
-        stride=stride,
+        patch=how.patch,
+        stride=how.stride,
         n_missing=int(image.missing.sum()),
     )

@@ -2,7 +2,7 @@
 
     x = U_k z + u + mu_k + noise,  z ~ N(0, diag(lam_k - sigma2)),  noise ~ N(0, sigma2 I)
 
-with weight pi_k, U_k orthonormal, and u beside U_k of variance rest_k - sigma2 in every direction:
+with weight pi_k, U_k orthonormal, and u orthogonal to U_k, of variance rest_k - sigma2 each way:
 Tipping and Bishop's mixture (1999) with one noise for all, which Houdard, Bouveyron and Delon
 (2018, "High-dimensional mixture models for unsupervised image denoising") fit to the noisy patches
 themselves. The noise being known, so is the rank of each component: as many eigenvalues as stand
@@ -22,8 +22,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.mixture.kmeans import kmeans
+from eigengap.images.image import mixture_of
 from eigengap.images.patches import in_order, tamed_coordinates
-from eigengap.images.restored import mixture_of
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
 
@@ -97,7 +97,7 @@ class PatchMixture:
         """Mean and variance of each entry of the clean patch: (n, d), (n, d).
 
         Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu), with what lies
-        beside U shrunk by 1 - sigma2 / rest, and the variance the same for all patches; over
+        orthogonal to U shrunk by 1 - sigma2 / rest, and the variance the same for all patches; over
         components by the law of total variance. To what is left of the noise in z comes that in mu
         and the q axes, estimated from n_k noisy patches: an entry is regressed on q coordinates and
         a constant, so (1 + q) sigma2 / n_k.
@@ -110,12 +110,12 @@ class PatchMixture:
             at = np.flatnonzero(resp[:, k])
             if len(at) == 0:
                 continue
-            beside = X.dtype.type(1.0 - self.sigma2 / one.rest)
-            gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype) - beside  # Wiener's, beyond that
+            outside = X.dtype.type(1.0 - self.sigma2 / one.rest)
+            gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype) - outside  # Wiener's, beyond that
             centred = X[at] - one.mu
-            estimate = (centred @ one.U * gain) @ one.U.T + beside * centred + one.mu
+            estimate = (centred @ one.U * gain) @ one.U.T + outside * centred + one.mu
             learned = X.dtype.type((1 + one.q) / one.count)
-            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain + beside + learned)
+            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain + outside + learned)
             r = resp[at, k][:, None]
             mean[at] += r * estimate
             second[at] += r * (variance + estimate**2)

@@ -3,7 +3,7 @@
 Patches of a clean image lie near a subspace, so the smallest eigenvalues of the covariance of
 noisy patches are those of the noise alone: sigma2, as in PPCA. How many they are follows from the
 values themselves (Chen, Zhu and Heng 2015, "An efficient statistical method for image noise level
-estimation"): noise is spread evenly about its mean, so the largest are dropped until mean and
+estimation"): noise is symmetric about its mean, so the largest are dropped until mean and
 median of the rest agree. Patches with much texture fill the whole space and would be taken for
 noise; the quarter with the least variance after averaging over 2 x 2 pixels are asked (the weak
 textures of Liu, Tanaka and Okutomi 2012), and only about what these averages leave: in white noise
@@ -48,7 +48,7 @@ STEPS, SETTLED = 4, 2e-3  # at most: how far from the limits is far depends on t
 
 
 def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
-    """Standard deviation of the noise of (h, w, c), from its patches without gaps.
+    """Standard deviation of the noise of (h, w, c), from its complete patches.
 
     They are as large as `patch` where there are enough: the eigenvalues of a covariance of few
     rows are spread, and the smallest of them too small.
@@ -70,7 +70,7 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
             with one_blas_thread():
                 return noise_sd(patches[asked], c, low, high)
     raise ValueError(
-        f"patches of 2 x 2 pixels without gaps: {int(complete.sum())}. The noise is learned from "
+        f"complete patches of 2 x 2 pixels: {int(complete.sum())}. The noise is learned from "
         f"{FEWEST} at least: give {words().parameter('sigma')}, its standard deviation"
     )
 
@@ -156,9 +156,9 @@ class Asked:
         n, blocks, _ = self.coarse.shape
         if blocks == 1:  # one average does not vary
             return self
-        spread = self.coarse.var(axis=1).sum(axis=1)
+        variance = self.coarse.var(axis=1).sum(axis=1)
         keep = max(int(CALM * n), min(n, LEAST_CALM * self.detail.shape[1]))
-        return self.take(np.sort(np.argpartition(spread, keep - 1)[:keep]))
+        return self.take(np.sort(np.argpartition(variance, keep - 1)[:keep]))
 
     def noise_sd(self, sd: float | None = None) -> float:
         """Standard deviation of the noise; `sd`, a first guess, is for what clipping took."""

@@ -88,7 +88,7 @@ def painted(
     at: tuple[Ints, Ints],  # corners
     opinions: Callable[[Ints, Ints], tuple[NDArray[Any], NDArray[Any]]],
 ) -> tuple[Array, Array, int]:
-    """Image (h, w, c) of what patches say, its standard deviations, and in how many pieces.
+    """Image (h, w, c) of what patches predict, its standard deviations, and in how many pieces.
 
     `opinions` gives mean and variance (n, d) of every entry of the patches with corners (y, x).
     """
@@ -98,7 +98,7 @@ def painted(
     found = in_order(lambda tile: opinions(y[tile], x[tile]), tiles)
     for tile, (mean, variance) in zip(tiles, found, strict=True):
         canvas.add(mean, 1.0 / variance, y[tile], x[tile])
-    with np.errstate(invalid="ignore", divide="ignore"):  # where no patch has anything to say
+    with np.errstate(invalid="ignore", divide="ignore"):  # where no patch has a prediction
         return canvas.mean(), np.sqrt(canvas.variance()), len(tiles)
 
 

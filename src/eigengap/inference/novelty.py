@@ -161,7 +161,7 @@ def scaled_to_median(
 
 
 def weighted_quantile(values: Array, weight: Array | None, share: float) -> float:
-    """As np.quantile of the values, each repeated as often as its weight says."""
+    """As np.quantile of the values, each repeated by its weight."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     ends = np.cumsum(np.ones(len(values)) if weight is None else weight[order])

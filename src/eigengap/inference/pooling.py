@@ -141,7 +141,7 @@ def _require(Q: Array, U: Array, df_complete: float) -> None:
         raise ValueError(f"estimates must have shape (m,) or (m, p), got {Q.shape}")
     if len(Q) < 2:
         raise ValueError(
-            f"pooling needs at least 2 imputed tables, got {len(Q)}: one says nothing of how much "
+            f"pooling needs at least 2 imputed tables, got {len(Q)}: one does not show how much "
             "the imputations differ"
         )
     shapes = [Q.shape] + ([(*Q.shape, Q.shape[1])] if Q.ndim == 2 else [])

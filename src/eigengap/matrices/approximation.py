@@ -39,7 +39,7 @@ def low_rank(
     n_init: int = 1,
     random_state: int | np.random.Generator | np.random.RandomState | None = 0,
 ) -> LowRank:
-    """The matrix of rank k nearest to X; NaN cells are filled.
+    """The matrix of rank k nearest to X; NaN cells are imputed.
 
     Without missing values it minimises the Frobenius norm ||X - L||_F over all L of rank k (with
     center=True over all L = 1 m' + rank k): the k leading singular triplets (Eckart and Young
@@ -81,7 +81,7 @@ def low_rank(
 
     Notes
     -----
-    All columns have the same noise variance: columns in different units are better filled by
+    All columns have the same noise variance: columns in different units are better imputed by
     `LowRankImputer`, which standardises them, or by PPCA(scale=True).
 
     Examples
@@ -175,7 +175,7 @@ def _rank_for_share(matrix: Matrix, share: float) -> tuple[int, Triplets]:
 def _left_over(matrix: Matrix, found: Triplets, k: int) -> float:
     """||X - L||_F: the discarded singular values where they are known or the sum of all squares.
 
-    Where next to nothing is left, the difference of two sums says nothing of it.
+    Where next to nothing is left, the difference of two sums does not determine it.
     """
     if len(found.s) == min(matrix.shape):
         return found.discarded(k)

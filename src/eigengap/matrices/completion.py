@@ -118,9 +118,9 @@ class LowRank:
         source = as_source(X, missing_values=self.missing_values)
         if not source.has_missing:
             rows = source.collect()
-            filled = rows if isinstance(rows, np.ndarray) else rows.toarray()
-            zeros = np.zeros(filled.shape)
-            return (like(X, filled), like(X, zeros)) if return_std else like(X, filled)
+            imputed = rows if isinstance(rows, np.ndarray) else rows.toarray()
+            zeros = np.zeros(imputed.shape)
+            return (like(X, imputed), like(X, zeros)) if return_std else like(X, imputed)
         if self.predictive is None:
             raise ValueError(
                 "this approximation is of a matrix without missing values, so that no density was "
@@ -130,8 +130,8 @@ class LowRank:
             raise ValueError(f"X has {source.n_features} columns, expected {len(self.mean)}")
         predictive, model, dtype = self.predictive, self.predictive.model, source.dtype
         if not return_std:
-            filled = source.map(lambda block: model.conditional_mean(block.values))
-            return like(X, filled.astype(dtype, copy=False))
+            imputed = source.map(lambda block: model.conditional_mean(block.values))
+            return like(X, imputed.astype(dtype, copy=False))
         both = source.map(lambda block: np.hstack(predictive.conditional(block.values)))
         mean, variance = both[:, : model.d], both[:, model.d :]
         std = np.sqrt(variance)

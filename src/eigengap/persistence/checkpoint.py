@@ -181,13 +181,13 @@ class FileCheckpointer:
         return True
 
     def leave(self, error: BaseException) -> None:
-        """The fit ends by an exception: write its state, and add a note that says where."""
+        """The fit ends by an exception: write its state, and note the path."""
         if self.n_steps == 0:
             return
         if self._resumed and isinstance(error, OF_NUMBERS):
             error.add_note(
-                f"The fit had gone on from the checkpoint {bare(self.path)}, and may have failed "
-                "because of what that holds: delete it to begin anew"
+                f"The fit was resumed from the checkpoint {bare(self.path)}, and may have failed "
+                "because of its contents: delete it to start again"
             )
         try:
             if self._dirty:
@@ -254,7 +254,7 @@ def _require_header(header: dict[str, Any]) -> None:
     if not isinstance(identity, dict) or not all(
         isinstance(identity.get(key), kind) for key, kind in kinds.items()
     ):
-        raise ValueError("it does not say of which fit it is")
+        raise ValueError("it does not name the fit that it is of")
     if not isinstance(remembered, dict) or not all(
         type(value) is int and 0 <= value < 1 << 63 for value in remembered.values()
     ):

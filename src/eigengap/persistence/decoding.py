@@ -227,7 +227,7 @@ def _read_only(pairs: dict[Any, Any]) -> Any:
 
 @contextmanager
 def _refusing(kind: Kind) -> Iterator[None]:
-    """What checks and constructors raise says that the file is none of ours."""
+    """Errors of checks and constructors mean that the file is none of ours."""
     try:
         yield
     except MalformedError:

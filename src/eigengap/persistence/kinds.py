@@ -1,6 +1,6 @@
 """The classes that a model file can name.
 
-A file says "LinearGaussian"; this table maps the name to the class, wherever it has moved. Other
+A file names "LinearGaussian"; this table maps the name to the class, wherever it has moved. Other
 names are refused, so that no file can make the package load or call anything else. Some classes
 belong to rooms above this one; they are loaded by name, and only by these names.
 

@@ -36,7 +36,7 @@ LONGEST = 1000  # letters of a text
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model file says of itself.
+    """The metadata of a model file.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def save(
     Notes
     -----
     The parameter `checkpoint` is not kept (it is None after loading), nor are metadata requests of
-    scikit-learn. docs/model-files.md says what else there is to know.
+    scikit-learn. docs/model-files.md has the details.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator = Decoder(arrays, str(header.get("writer"))).make(header.get("nodes"))
         kind = kind_of(type(estimator))
         if kind is None or kind.name not in ESTIMATORS or kind.name != header.get("kind"):
-            raise MalformedError("it holds no estimator, or another than it says")
+            raise MalformedError("it holds no estimator, or another than its header names")
         require(_is_fitted(estimator), "the estimator is not fitted")
         estimator.provenance_ = require_flat(header.get("provenance"))
     return estimator
@@ -190,7 +190,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 @contextmanager
 def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Errors of what a file says name the file."""
+    """Errors of the contents of a file name the file."""
     try:
         yield
     except NewerFormatError as error:
@@ -202,7 +202,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
-    """What a model file says of itself, without loading the model.
+    """The metadata of a model file, without loading the model.
 
     Only the head of the file is read, and no estimator imported (where the names of columns take
     more than a million letters they lie behind it, and the whole file is read).

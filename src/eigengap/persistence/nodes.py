@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eigengap.persistence.tensors import CODES
 
 Node = dict[str, Any]
-Put = Callable[[str, NDArray[Any]], str]  # keeps a tensor, and says under which name
+Put = Callable[[str, NDArray[Any]], str]  # keeps a tensor, and gives its name
 Get = Callable[[Any], NDArray[Any]]  # the tensor of that name
 
 NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248]|c8|c16|[mM]8(\[\d{0,6}[A-Za-z]{1,7}\])?)")
@@ -34,7 +34,7 @@ SPARSE = {
 
 
 class MalformedError(ValueError):
-    """What a file says cannot be what eigengap wrote."""
+    """The contents of a file cannot be what eigengap wrote."""
 
 
 def require(holds: Any, wrong: str) -> None:

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eigengap.plots.charts.fit import novelty as novelty
     from eigengap.plots.charts.fit import rank_criteria as rank_criteria
     from eigengap.plots.charts.fit import trace as trace
     from eigengap.plots.charts.missing import imputation as imputation
     from eigengap.plots.charts.missing import missingness as missingness
-    from eigengap.plots.charts.novelty import novelty as novelty
     from eigengap.plots.charts.scores import mixture as mixture
     from eigengap.plots.charts.scores import scores as scores
     from eigengap.plots.charts.spectra import scree as scree
@@ -24,23 +24,16 @@ if TYPE_CHECKING:
     from eigengap.plots.charts.variables import cos2 as cos2
     from eigengap.plots.theme import save as save
 
-_HOME = {
-    "biplot": "charts.variables",
-    "contributions": "charts.variables",
-    "correlation_circle": "charts.variables",
-    "cos2": "charts.variables",
-    "imputation": "charts.missing",
-    "missingness": "charts.missing",
-    "mixture": "charts.scores",
-    "novelty": "charts.novelty",
-    "rank_criteria": "charts.fit",
-    "save": "theme",
-    "scores": "charts.scores",
-    "scree": "charts.spectra",
-    "spectrum": "charts.spectra",
-    "trace": "charts.fit",
+_CHARTS = {
+    "charts.fit": ("novelty", "rank_criteria", "trace"),
+    "charts.missing": ("imputation", "missingness"),
+    "charts.scores": ("mixture", "scores"),
+    "charts.spectra": ("scree", "spectrum"),
+    "charts.variables": ("biplot", "contributions", "correlation_circle", "cos2"),
+    "theme": ("save",),
 }
-__all__ = list(_HOME)
+_HOME = {name: home for home, names in _CHARTS.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -53,4 +46,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -1,4 +1,4 @@
-"""What all charts share: data in place, titles that say what is shown, equal units on both axes."""
+"""What all charts share: data in place, titles for what is shown, equal units on both axes."""
 
 from __future__ import annotations
 
@@ -112,6 +112,12 @@ class Frame:
             for (name, axis, field, ends), title in zip(sides, self.titles, strict=True)
             if field is not None
         }
+
+
+def dots(base: Any, style: str, size: int, where: str = "", **how: Any) -> Any:
+    """Filled points of those rows for which an expression holds."""
+    some = base.transform_filter(where) if where else base
+    return some.mark_point(**{"style": style, "filled": True, "size": size, "opacity": 1.0, **how})
 
 
 def framed(frame: Frame, *layers: Any) -> Any:

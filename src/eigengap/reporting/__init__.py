@@ -24,7 +24,7 @@ def report(
 ) -> Path:
     """Write what a fitted estimator found in a table: one HTML file that opens anywhere, offline.
 
-    It says in words and charts what is missing, how many components there are and what they are
+    It shows in words and charts what is missing, how many components there are and what they are
     made of, where the rows lie (brush them, and the table and the columns follow), how well
     missing values are imputed, how well the model fits, and how to reproduce it.
 
@@ -44,7 +44,7 @@ def report(
     title : str, default=None
     max_rows : int, default=2000
         Most rows that the file holds. Of a longer table so many are drawn at random, and the page
-        says what is of all rows and what is of those.
+        states what is of all rows and what is of those.
     first_row : int, default=0
         What the first row is called: 0 as in Python, 1 as `eigengap score` and spreadsheets count.
     provenance : mapping, default=None

@@ -25,7 +25,7 @@ from eigengap.reporting.sections import (
     variables,
 )
 from eigengap.reporting.sections.samples import chosen_colour, row_names, samples
-from eigengap.reporting.sections.section import Section
+from eigengap.reporting.specs import Section
 from eigengap.reporting.words import count
 from eigengap.runtime.warnings import captured
 from eigengap.sources import library_of
@@ -66,6 +66,8 @@ def compose(
         distances = distances_of(subject, look)
         found = variables_of(subject, look)
         rows = row_names(look, labels)
+        weight = variables.weights(found, look, subject)
+        shown = samples(look, scores, distances, labels, names, weight, given, start)
         why = "The model was fitted to pairs of rows, of which none can be missing."
         parts = [
             Section("missing", missing.TITLE, left_out=why)
@@ -73,10 +75,6 @@ def compose(
             else missing.section(look, names),
             components.section(subject, look, seed),
             variables.section(subject, look, found, names),
-        ]
-        weight = variables.weights(found, look, subject)
-        shown = samples(look, scores, distances, labels, names, weight, given, start)
-        parts += [
             shown.section,
             imputation.section(subject, look, names, rows, seed),
             quality.section(subject, look, distances, rows, names),

@@ -1,4 +1,4 @@
-"""The page: templates, styles, scripts and data as one HTML file that asks nobody for anything.
+"""The page: templates, styles, scripts and data as one HTML file that loads nothing else.
 
 A strict policy stands in its head: nothing is loaded from anywhere, and only the page's own style
 and scripts, known by their SHA-256, count. Vega runs its expressions by an interpreter, so that
@@ -22,10 +22,10 @@ from typing import Any
 import eigengap
 from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.atomic import write_atomically
-from eigengap.plots.page import escaped_json, policy, require_closed, source_of
 from eigengap.plots.palette import DARK, FONT, LIGHT, SHAPES, Ink, axis_of, legend_of
+from eigengap.plots.theme import escaped_json, policy, require_closed, source_of
 from eigengap.reporting.sections.samples import ELLIPSES, Samples
-from eigengap.reporting.sections.section import Section
+from eigengap.reporting.specs import Section
 from eigengap.reporting.words import MINUS, NARROW
 from eigengap.runtime.user_cache import user_cache
 
@@ -33,7 +33,7 @@ SCRIPTS = ("charts", "scores", "rows", "start")
 LOCALE = {"decimal": ".", "thousands": NARROW, "grouping": [3], "minus": MINUS}
 VEGA_LITE = "6.1"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched
-# Rows of numbers and colours that a scale runs through; it has to be seen on white and on black.
+# Rows of numbers and colours that a scale runs through; it has to be visible on white and on black.
 RAMP = ("#3b4cc0", "#2a7ab8", "#22a08f", "#7fbf4d", "#e8c338")
 GLYPHS = ("●", "■", "▲", "◆", "✚", "▼")  # of the first shapes
 KINDS = [f"var(--k{k + 1})" for k in range(len(LIGHT.category))]  # colours of the categories
@@ -46,7 +46,7 @@ def page(
     from markupsafe import Markup  # text of our own, not to be escaped
 
     css = _stylesheet() + _static("report.css")
-    # The page's own script, of several files that share their names and nobody else's.
+    # The page's own script, of several files that share their names and no others.
     parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
     bundle, script = vega(), f'(() => {{\n"use strict";\n{parts}}})();'
     require_closed(bundle, script, css)
@@ -171,7 +171,7 @@ def _config() -> dict[str, Any]:
     return {
         "background": None,
         # Descriptions of marks would be expressions with foreign titles in them; the element around
-        # a chart says in words what is seen.
+        # a chart describes it in words.
         "aria": False,
         "font": FONT,
         "padding": 2,

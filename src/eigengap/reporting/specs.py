@@ -1,12 +1,13 @@
-"""Vega-Lite as the page wants it: as wide as its place, and in colours that the page decides.
+"""What a report is made of, as plain values: sections of sentences, tables and charts.
 
-Colours are names of CSS variables. Charts are drawn as SVG, so that the same drawing is right in
-light, in dark and on paper, without being drawn again.
+Charts are Vega-Lite, as wide as their place. Colours are names of CSS variables; drawn as SVG, the
+same drawing is right in light, in dark and on paper, without being drawn again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,57 @@ Spec = dict[str, Any]
 SOFT, RULE = "var(--muted)", "var(--soft)"
 MAIN, OTHER = "var(--main)", "var(--accent)"
 BY_COLUMN = {"field": "column", "type": "nominal", "title": "", "sort": None}  # a line for each
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its finding in words, for those who do not see it and those who do."""
+
+    id: str
+    title: str
+    finding: str
+    spec: Spec  # Vega-Lite
+    note: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...] = ()  # columns set flush right
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number large enough to be read from across the room."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page; `left_out` is the reason where it is empty."""
+
+    id: str
+    title: str
+    words: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    warnings: tuple[str, ...] = ()  # what a reader must know before believing the rest
+    figures: tuple[Figure, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    beside: tuple[Grid, ...] = ()  # narrow tables among the figures
+    left_out: str = ""
+    verdict: str = ""  # a sentence for the glance
+
+
+# Charts ----------------------------------------------------------------------------------------
 
 
 def chart(data: list[Spec], *layers: Spec, height: int = 260, **more: Any) -> Spec:
@@ -40,6 +92,11 @@ def layer(
     parts = {"data": data and {"values": data}, "transform": transform}
     spec = {"mark": {"type": mark, **how}, "encoding": encoding}
     return {name: part for name, part in parts.items() if part is not None} | spec
+
+
+def dots(size: int, how: Spec, **encoding: Any) -> Spec:
+    """A filled point for each record."""
+    return layer("point", {"filled": True, "size": size, **how}, **encoding)
 
 
 def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> Spec:
@@ -99,7 +156,7 @@ def bars(
 def both_ends(
     order: NDArray[np.intp], most: int, best: str, worst: str
 ) -> tuple[NDArray[np.intp], str]:
-    """The first and last columns of an order where there are too many, and a note that says so."""
+    """The first and last columns of an order where there are too many, and a note on that."""
     if len(order) <= most:
         return order, ""
     half = most // 2

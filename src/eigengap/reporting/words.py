@@ -10,13 +10,13 @@ MINUS = "\u2212"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def count(n: int, noun: str, plural: str | None = None) -> str:
+def count(n: int, noun: str) -> str:
     """A number with its noun.
 
     >>> count(1, "row"), count(0, "row"), count(12345, "row")
     ('1 row', '0 rows', '12\\u202f345 rows')
     """
-    return f"{whole(n)} {noun if n == 1 else plural or noun + 's'}"
+    return f"{whole(n)} {noun if n == 1 else noun + 's'}"
 
 
 def whole(n: int) -> str:

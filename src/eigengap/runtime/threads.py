@@ -111,7 +111,7 @@ class _Account:
                 self._leaving.discard(key)
 
     def _set(self) -> None:
-        """Give each library its own number of threads, or fewer where a request says so."""
+        """Give each library its own number of threads, or fewer where requested."""
         all_ = max(self._found, default=1)
         most = self._most(all_)
         while self._limited or most < all_:

@@ -31,7 +31,7 @@ ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to r
 MOST_ROUNDS = 2
 FEWEST_LEFT = 3  # observed values that a column keeps; one that has no more is not asked for
 TIE = 0.005  # relative difference of errors that is none; the smaller model is taken
-FEW_HELD_OUT = 100  # values below which the summary says that the choice rests on little
+FEW_HELD_OUT = 100  # values below which the summary calls the result uncertain
 LEVEL = 0.95  # of the intervals that held-out values calibrate
 PRIOR_VALUES = 100.0  # held-out values that a factor of 1 counts for
 STEPS = 60  # EM steps of a whole search at the larger ranks, about
@@ -76,13 +76,13 @@ class ImputationChoice:
 
 def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
     if not np.isfinite(chosen.error):
-        return f"{chosen}: there were too few cells to hide any, so this is a guess"
+        return f"{chosen}: there are too few observed values to hold any out; no model was tested"
     gain = 100.0 * (1.0 - chosen.error / mean_error)
-    words = f"{chosen}: hidden cells are missed by {gain:.0f} % less than by their column's mean"
+    words = f"{chosen}: {gain:.0f} % less error on held-out values than the column means"
     if n_hidden < FEW_HELD_OUT:
-        words += f", by {n_hidden} hidden cells, which say little"
+        words += f"; with {n_hidden} held-out values, this is uncertain"
     if gain < 0.5:
-        words = f"{chosen}: no model fills hidden cells better than their column's mean"
+        words = f"{chosen}: no model predicts held-out values better than the column means"
     others = {trial.model: trial for trial in sorted(trials, key=lambda t: -t.error)}
     others.pop(chosen.model, None)
     listed = [

@@ -167,7 +167,19 @@ def prediction_errors(
     rows = min(np.min(o.sum(axis=0) if w is None else w @ o) for o, w in observed)
     most = max(1, min(joint.shape[1] - 1, int(rows) // 2))
     unit = _variance(joint[:, -targets:], weight)
-    return _search(lambda q: _squared_error(fit_predict(q), splits, targets, unit), most)
+
+    def error(q: int) -> float:
+        predict = fit_predict(q)
+        total = count = 0.0
+        for training, kept, out, w in splits:
+            X, Y = out[:, :-targets], out[:, -targets:]
+            squares = (predict(training, kept, X) - Y) ** 2 / unit
+            share: Any = 1.0 if w is None else w[:, None]
+            total += float(np.nansum(squares * share))
+            count += float(np.sum(~np.isnan(squares) * share))
+        return total / count if count else np.inf
+
+    return _search(error, most)
 
 
 def _splits(joint: Array, targets: int, weight: Array | None) -> Iterator[Split]:
@@ -184,17 +196,6 @@ def _splits(joint: Array, targets: int, weight: Array | None) -> Iterator[Split]
         if np.isnan(training).all(axis=0).any():
             continue
         yield training, kept, joint[out], None if weight is None else weight[out]
-
-
-def _squared_error(predict: Predict, splits: list[Split], targets: int, unit: Array) -> float:
-    total = count = 0.0
-    for training, kept, out, w in splits:
-        X, Y = out[:, :-targets], out[:, -targets:]
-        squares = (predict(training, kept, X) - Y) ** 2 / unit
-        share: Any = 1.0 if w is None else w[:, None]
-        total += float(np.nansum(squares * share))
-        count += float(np.sum(~np.isnan(squares) * share))
-    return total / count if count else np.inf
 
 
 def _variance(Y: Array, weight: Array | None) -> Array:

@@ -318,6 +318,8 @@ def in_memory(source: Source) -> ArraySource:
     """The source with all rows in memory; too many of them are refused."""
     if isinstance(source, ArraySource):
         return source
-    # A row of weight 0 is not read, and its weight is not wanted either.
-    weight = None if source.weight is None else source.weight[source.weight > 0]
-    return ArraySource(source.collect(), weight=weight, names=source.names)
+    rows, weight = source.collect(), source.weight
+    if weight is not None and len(weight) != rows.shape[0]:  # files leave out rows of weight 0
+        weight = weight[weight > 0]
+    cell_sd = source.collect_cell_sd()
+    return ArraySource(rows, weight=weight, cell_sd=cell_sd, names=source.names)

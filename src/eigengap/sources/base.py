@@ -4,7 +4,7 @@ A fit never sees an array, a frame, a file or a cluster: it sees a `Source`. A n
 is a new file in this folder that implements this interface.
 
 Rows drawn at random are the same ones however the table is cut, whatever its length. Row i has the
-key -ln(u_i) / w_i with u_i a hash of (seed, i): the k rows of least key are a sample without
+key -ln(1 - u_i) / w_i with u_i a hash of (seed, i): the k rows of least key are a sample without
 replacement in which heavy rows come first more often (Efraimidis and Spirakis 2006). What must be
 kept of a part of the table is its k least keys, so that drawing is a statistic like any other: one
 pass, mergeable, and a smaller sample is the beginning of a larger one.
@@ -241,13 +241,17 @@ def empty_rows(values: NDArray[Any]) -> NDArray[np.intp]:
     return left
 
 
-def without_empty(values: NDArray[Any], weight: Array | None) -> tuple[NDArray[Any], Array | None]:
-    """The rows that have an observed value, and their weights."""
-    empty = empty_rows(values)
-    if not len(empty):
-        return values, weight
-    values = np.delete(values, empty, axis=0)
-    return values, None if weight is None else np.delete(weight, empty)
+def present_rows(
+    values: NDArray[Any], weight: Array | None, skips_empty: bool
+) -> tuple[NDArray[Any], Array | None]:
+    """The rows of positive weight, those without any observed value aside if asked for."""
+    if weight is not None and not weight.all():  # a row of weight 0 is as if absent
+        values, weight = values[weight > 0], weight[weight > 0]
+    empty = empty_rows(values) if skips_empty else ()
+    if len(empty):
+        values = np.delete(values, empty, axis=0)
+        weight = None if weight is None else np.delete(weight, empty)
+    return values, weight
 
 
 def require_frequencies(sum_w: float) -> None:
@@ -381,7 +385,7 @@ def _keys(seed: int, start: int, n: int, weight: Array | None) -> Array:
     # In (0, 1): 53 bits and a half, so that no logarithm is infinite.
     u = ((row_hashes(start, n, seed) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     if weight is None:
-        return u  # the order of u is that of any monotone function of it, reversed or not
+        return u  # -ln(1 - u) increases with u: the order is the same
     with np.errstate(divide="ignore", over="ignore"):
         keys = -np.log1p(-u) / weight
     # A row whose weight is almost 0 comes last; one of weight 0 never.

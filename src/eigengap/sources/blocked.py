@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -91,6 +92,10 @@ class SourceOver(Source):
     def collect(self) -> Rows:
         return self._parent.collect()
 
+    def collect_cell_sd(self) -> Array | None:
+        deviations: Array | None = self._parent.collect_cell_sd()
+        return deviations
+
     def observed(self) -> ObservedCells:
         observed: ObservedCells = self._parent.observed()
         return observed
@@ -139,7 +144,6 @@ class DerivedSource(SourceOver):
     def __init__(self, parent: Source, change: Callable[[Any], Any]) -> None:
         super().__init__(parent)
         self._change = change
-        self._composed: dict[Hashable, _After] = {}  # the same object for the same function
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         merged: S = self._parent.reduce(self._after(of))
@@ -158,17 +162,26 @@ class DerivedSource(SourceOver):
         return self._parent.prepared(self._after(prepare))
 
     def _after(self, fn: Callable[[Any], Any]) -> _After:
-        if not isinstance(fn, Hashable):
-            return _After(self._change, fn)
-        return self._composed.setdefault(fn, _After(self._change, fn))
+        return _After(self._change, fn)
 
 
 @dataclass(frozen=True, eq=False)
 class _After:
-    """One function after another; a class, so that it can be sent to another process."""
+    """One function after another; a class, so that it can be sent to another process.
+
+    Two are equal if both functions are the same, so that statistics are found again under them.
+    """
 
     first: Callable[[Any], Any]
     then: Callable[[Any], Any]
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _After) and self.first is other.first
+        return same and bool(self.then is other.then or self.then == other.then)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        then = self.then if isinstance(self.then, Hashable) else id(self.then)
+        return hash((id(self.first), then))
 
     def __call__(self, block: Any) -> Any:
         return self.then(self.first(block))
@@ -275,12 +288,11 @@ class HeldOut(DerivedSource):
 
     def __init__(self, parent: Source, fold: int, folds: int, seed: int) -> None:
         super().__init__(parent, partial(_without, fold=fold, folds=folds, seed=seed))
-        self.is_sparse = False
-        self.has_missing = True
-        self.fold = fold
+        self.is_sparse, self.has_missing = False, True
+        self.dtype, self.fold = np.dtype(np.float64), fold
 
     def sample(self, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        raise NotImplementedError("hidden cells belong to rows, and a sample forgets which")
+        raise NotImplementedError("held-out cells belong to rows, which a sample does not number")
 
     def collect(self) -> Rows:
         return self.map(values_of)
@@ -319,6 +331,7 @@ class MemoisedSource(Source):
     where: str
     is_expensive = True
     _known: dict[Hashable, Any]  # statistics of the whole table
+    _skips_empty = False  # whether rows without any observed value are as if absent
 
     @abstractmethod
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
@@ -332,6 +345,14 @@ class MemoisedSource(Source):
 
     def _require_unchanged(self) -> None:
         """Refuse to answer from memory for a table that has changed."""
+
+    def present(self) -> Source:
+        # Rows of weight 0 are always skipped.
+        if self._skips_empty or self.observed().empty in (0, self.observed().rows):
+            return self
+        other = copy(self)
+        other._known, other._skips_empty = {}, True
+        return other
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         if of in self._known:

@@ -94,7 +94,7 @@ def warn_of_rounded(
 ) -> bool:
     """Warn of integers in float64 values (n, d) that may be rounded; whether there were any.
 
-    `long`, a truth value or (d,), says which columns were stored as 64-bit integers.
+    `long`, a truth value or (d,), marks the columns that were stored as 64-bit integers.
     """
     if not np.any(long) or values.size == 0:
         return False

@@ -187,7 +187,7 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
         return np.asarray(s.cast(nw.Float64).to_numpy(), dtype=F8)
     if s.dtype == nw.String:
         null = s.is_null().to_numpy()
-        texts = [None if gone else text for text, gone in zip(s.to_list(), null, strict=True)]
+        texts = [None if is_null else text for text, is_null in zip(s.to_list(), null, strict=True)]
         return describe_text(texts, label) or np.full(len(s), np.nan)
     if s.dtype in (nw.Object, nw.Unknown):
         cells = s.to_numpy()

@@ -64,7 +64,7 @@ def open_source(
         Zarr. The format is found by the first bytes of the file, then by its name. A glob such as
         "runs/*.csv" or a list of paths is one table, file after file (2 before 10 in a glob), and
         the files must have the same columns in the same order. Where a file holds several arrays,
-        "file.h5::name" says which; the only two-dimensional one is found by itself. NetCDF files
+        "file.h5::name" selects one; the only two-dimensional one is found by itself. NetCDF files
         and Zarr groups with named dimensions are fields, as are DataArrays (docs/fields.md).
     columns : list, default=None
         The columns to use, in this order; strings are names, integers positions. In Parquet only

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
@@ -32,7 +31,7 @@ from eigengap.runtime import memory
 from eigengap.runtime.memory import free_memory
 from eigengap.runtime.threads import closed_at_end
 from eigengap.runtime.warnings import CapturedWarning, captured
-from eigengap.sources.base import Block, Source, without_empty
+from eigengap.sources.base import Block, present_rows
 from eigengap.sources.blocked import BlockedSource, MemoisedSource, Several
 from eigengap.sources.checks import (
     check_not_empty,
@@ -112,7 +111,7 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
     try:
         now = Stamp.of(path)
     except FileNotFoundError:
-        raise UnreadableError(where, "it has gone since it was opened") from None
+        raise UnreadableError(where, "it was removed after it was opened") from None
     if now == stamp:
         return
     if now.size == stamp.size:
@@ -128,7 +127,7 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
 
 @contextmanager
 def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> Iterator[None]:
-    """Let errors of these kinds name the file; {} in the message is for what they say."""
+    """Let errors of these kinds name the file; {} in the message is for theirs."""
     try:
         yield
     except (UnreadableError, MemoryError):
@@ -187,7 +186,6 @@ class StreamSource(MemoisedSource, BlockedSource):
         self._codes = codes
         self._warned_of_rounding = False
         self._known = {}
-        self._skips_empty = False
         size = BLOCK_BYTES if block_rows else block_bytes or memory.block_bytes(BLOCK_BYTES)
         self.rows_per_block = block_rows or max(1, size // (8 * max(1, self.n_features)))
         self._most_kept = KEPT_SHARE * free_memory()
@@ -199,15 +197,6 @@ class StreamSource(MemoisedSource, BlockedSource):
         return (
             f"<{type(self).__name__} of {quoted(self.where)}: {rows} x {self.n_features} columns>"
         )
-
-    def present(self) -> Source:
-        # Rows of weight 0 are always skipped.
-        if self._skips_empty or self.observed().empty in (0, self.observed().rows):
-            return self
-        other = copy(self)
-        other._known = {}
-        other._skips_empty = True
-        return other
 
     def _require_unchanged(self) -> None:
         self.reader.require_unchanged()
@@ -237,10 +226,7 @@ class StreamSource(MemoisedSource, BlockedSource):
                 )
             weight = None if self.weight is None else self.weight[row:stop]
             values = self._validated(values, row)
-            if weight is not None and not weight.all():  # a row of weight 0 is as if absent
-                values, weight = values[weight > 0], weight[weight > 0]
-            if self._skips_empty:
-                values, weight = without_empty(values, weight)
+            values, weight = present_rows(values, weight, self._skips_empty)
             if len(values):
                 yield Block(values, weight, None, kept)
             row, kept = stop, kept + len(values)
@@ -256,25 +242,15 @@ class StreamSource(MemoisedSource, BlockedSource):
         try:
             count_missing(values, self.names, start)
         except InfiniteCellError as error:
-            raise self._infinite(error) from None
+            at = {name: getattr(error, name) for name in ("row", "column", "name", "value")}
+            raise UnreadableError(self.where, self._about(error), in_cells=True, **at) from None
         return values
 
-    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
-        """The error with the name of the file, and the row in it if there are several."""
+    def _about(self, error: InfiniteCellError) -> str:
+        """The message about an infinite value, with its row in the file if there are several."""
         place = self.reader.place(error.row)
         several = place != Reader.place(self.reader, error.row)
-        return self._in_cell(error, f"{error}. It is {place}" if several else str(error))
-
-    def _in_cell(self, error: InfiniteCellError, message: str) -> UnreadableError:
-        return UnreadableError(
-            self.where,
-            message,
-            in_cells=True,
-            row=error.row,
-            column=error.column,
-            name=error.name,
-            value=error.value,
-        )
+        return f"{error}. It is {place}" if several else str(error)
 
     def _check_length(self, rows: int) -> None:
         if self.n_rows is not None and rows < self.n_rows:

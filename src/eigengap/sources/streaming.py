@@ -178,9 +178,9 @@ def _names(
     method: Callable[[Any], Any], result: _Result, source: Source, given: Sequence[str] | None
 ) -> list[str]:
     k = result.values.shape[1]
-    names = list(given) if given is not None else _own_names(method, result, source)
-    if given is not None and len(names) not in (k, result.columns().shape[1]):
-        raise ValueError(f"columns_out has {len(names)} names, and there are {k} columns")
+    if given is not None and len(given) not in (k, result.columns().shape[1]):
+        raise ValueError(f"columns_out has {len(given)} names, and there are {k} columns")
+    names = _own_names(method, result, source) if given is None else list(given)
     return names if result.sd is None or len(names) > k else names + [name + SD for name in names]
 
 

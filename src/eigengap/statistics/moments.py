@@ -399,14 +399,14 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
     refuse_overflow(total, source)
     observed = source.reduce(ColumnRange.of)
     size = np.maximum(np.abs(observed.low), np.abs(observed.high))
-    spread = float(np.max(observed.high - observed.low if fit_mean else size))
-    if spread > 0.0:
+    largest = float(np.max(observed.high - observed.low if fit_mean else size))
+    if largest > 0.0:
         # A far column must not overflow: then what varies has to be multiplied by itself.
-        far = float(np.max(size)) / spread > 1e100
+        far = float(np.max(size)) / largest > 1e100
         table = "(X - numpy.nanmean(X, axis=0))" if far else "X"
-        scale = power_of_ten(spread)
+        scale = power_of_ten(largest)
         raise ValueError(
-            f"the variances underflow: the columns vary by {spread:.1e} at most, and products of "
+            f"the variances underflow: the columns vary by {largest:.1e} at most, and products of "
             "such squares lose digits; "
             + words().either(
                 f"rescale the data, for instance {table} / {scale}", f"divide them by {scale} first"

@@ -25,8 +25,8 @@ def denoise(narrator: Any, **given: Any) -> None:
     """Take the noise out of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
-    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. How strong the noise is, is learned from the
-    image unless --sigma says so. NaN of a TIFF is missing, and is filled in.
+    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. The standard deviation of the noise is
+    estimated from the image unless --sigma gives it. NaN of a TIFF is missing, and is imputed.
 
     \b
     eigengap denoise photo.png
@@ -44,7 +44,7 @@ def denoise(narrator: Any, **given: Any) -> None:
     facts = {"noise_sd": found.noise_sd, "filled": found.n_missing, "seconds": seconds}
     narrator.say("Fit", f"{found.model}; {noise}", model=found.model, **facts)
     if found.n_missing:
-        narrator.say("Filled", many(found.n_missing, "sample"))
+        narrator.say("Imputed", many(found.n_missing, "sample"))
     plan.write(narrator, loaded, found)
 
 
@@ -53,23 +53,23 @@ def denoise(narrator: Any, **given: Any) -> None:
 @click.option(
     "--mask", type=options.FILE, metavar="IMAGE|transparent|random:SHARE",
     help="What is missing: all that is not black in an image of the same size (of a JPEG, all "
-    "that is brighter than half); transparent, the pixels of IMG that cannot be seen; or hide a "
+    "that is brighter than half); transparent, the fully transparent pixels of IMG; or hide a "
     "share of the samples at random, 0.8 for instance, to see how well they are found again.",
 )  # fmt: skip
 @options.output(None, "the image (NAME.inpainted.png if left out)")
 @click.option(
     "--sigma", type=click.FloatRange(0), default=0, show_default=True, metavar="SD",
-    help="Standard deviation of noise in what was seen, to be removed too.",
+    help="Standard deviation of noise in the observed pixels, to be removed too.",
 )  # fmt: skip
 @options.of_patches
 @options.forcing
 @options.talking
 def inpaint(narrator: Any, **given: Any) -> None:
-    """Fill in what is missing of an image.
+    """Impute the missing pixels of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
-    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. What is missing, the mask says, or NaN of a
-    TIFF. What was seen stays as it was.
+    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. Pixels are missing where the mask marks
+    them, or NaN in a TIFF. Observed pixels stay as they are.
 
     \b
     eigengap inpaint photo.png --mask scratches.png
@@ -84,14 +84,14 @@ def inpaint(narrator: Any, **given: Any) -> None:
     how = images.how_of(given)
     loaded, plan = images.opened("inpainted", given, narrator)
     missing = images.missing_of(mask, loaded, given["seed"], narrator)
-    gone = "are hidden at random" if images.hides(mask) else "are missing"
-    loaded.report(narrator, missing, gone)
+    state = "are hidden at random" if images.hides(mask) else "are missing"
+    loaded.report(narrator, missing, state)
     found, seconds = images.restored(
         narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )
     narrator.say("Fit", found.model, model=found.model, seconds=seconds)
     quality = images.quality(mask, loaded, found, missing, narrator)
-    narrator.say("Filled", many(found.n_missing, "sample") + quality, filled=found.n_missing)
+    narrator.say("Imputed", many(found.n_missing, "sample") + quality, filled=found.n_missing)
     known = {"mask": missing} | ({"original": loaded.pixels} if images.hides(mask) else {})
     if images.is_transparent(mask):
         loaded = loaded.made_opaque()

@@ -74,7 +74,7 @@ def write_report(
     estimator: Any, table: Any, output: str, narrator: Any, *,
     color: str | None, rows: int = 2000, **how: Any,
 ) -> int:  # fmt: skip
-    """Write the report of a fitted model, and say how many bytes it has."""
+    """Write the report of a fitted model, and return its size in bytes."""
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import position_of
     from eigengap.reporting import report
@@ -163,7 +163,7 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
 
 
 def show_page(path: str, narrator: Any) -> None:
-    """Open a file in a browser; where there is none, say so and leave it to the user."""
+    """Open a file in a browser; where there is none, note that and leave it to the user."""
     if not _is_open(Path(os.path.expanduser(path)).resolve().as_uri()):
         narrator.note(f"No browser was found; open {shown(path)} yourself")
 

@@ -159,7 +159,7 @@ def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) 
 def transform(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Write the coordinates of every row of DATA under MODEL.
 
-    The columns are those of the fit, found by name; ids stand beside them. Of a classifier the
+    The columns are those of the fit, found by name; ids are copied. Of a classifier the
     class and its probabilities are written, of a regressor the prediction and its standard
     deviation. The suffix of the output is its format: .csv, .csv.gz, .parquet, .npy, .h5, .zarr.
 
@@ -322,7 +322,7 @@ def _rank(model: Any, source: Any) -> int | list[int] | None:
     """How many components: as given, or as chosen by a fit to all rows."""
     import numpy as np
 
-    from eigengap.comparison.fillers import unfitted
+    from eigengap.comparison.compare import unfitted
 
     found = model.get_params().get("n_components")
     if not isinstance(found, Integral):

@@ -193,7 +193,7 @@ def _require_names(table: Table) -> None:
             f"{shown(table.given)}: column {nameless} (the first is 0) has no name in line {line}. "
             + (
                 "It may be the row numbers that pandas and R write along; leave them out by "
-                "position: --ignore 0, or keep them beside the rows: --id 0"
+                "position: --ignore 0, or keep them as row names: --id 0"
                 if nameless == 0
                 else f"Give it one there, or leave it out by position: --ignore {nameless}"
             )
@@ -260,7 +260,7 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
         return
     rounded = _rounded(table, [k for k in at if _may_be_rounded(table, k, moments.mean[k])])
     same = [k for k in at if k not in rounded]
-    if len(at) == len(table.features):  # the fit says that all rows are equal
+    if len(at) == len(table.features):  # the fit reports that all rows are equal
         same = []
     for which, what in ((same, "constant"), (rounded, "constant after rounding to float64")):
         columns = [table.features[k] for k in which]

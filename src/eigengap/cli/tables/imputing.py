@@ -1,4 +1,4 @@
-"""A table with its missing values imputed, piece by piece, beside all that was observed."""
+"""A table with its missing values imputed, piece by piece, along with all observed ones."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class Imputed:
         total = int(self.counts.sum())
         facts = {"filled": total, "rows": self.rows, "draws": draws}
         if total == 0:
-            narrator.say("Filled", "nothing: no cell is missing", **facts)
+            narrator.say("Imputed", "nothing: no cell is missing", **facts)
             return
         names = [
             self.table.name(j) for j, n in zip(self.table.features, self.counts, strict=True) if n
@@ -221,7 +221,7 @@ class Imputed:
             message += "; for example"
         if draws is not None:
             message += f", {many(draws, 'draw')} each"
-        narrator.say("Filled", message, **facts)
+        narrator.say("Imputed", message, **facts)
         if self.sds:
             rows: Sequence[Sequence[str]] = [
                 (str(row), quote(name)[1:-1], with_sd(value, sd or 0.0))

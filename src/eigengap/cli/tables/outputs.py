@@ -51,8 +51,8 @@ def coordinates(model: Any) -> tuple[list[str], Of]:
         raise WrongUsage("this model imputes missing values: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
         raise WrongUsage(
-            f"{type(model).__name__} has no coordinates of rows; eigengap score says how likely "
-            "they are"
+            f"{type(model).__name__} has no coordinates of rows; eigengap score gives their "
+            "likelihood"
         )
     return list(model.component_names_), lambda piece: list(
         np.asarray(model.transform(given(model, piece))).T
@@ -83,7 +83,7 @@ def names_of(model: Any) -> tuple[str, ...] | None:
 def write_rows(
     table: Table, names: Sequence[str], of: Of, output: str | None, force: bool, narrator: Narrator
 ) -> None:
-    """Write ids and `of` of every piece beside them; without an output `of` sees all pieces."""
+    """Write ids and `of` of every piece; without an output `of` sees all pieces."""
     ids = [] if output is None else list(table.ids)
     if ids and output is not None and form_of(output) == NUMBERS:
         narrator.note(f"{listing([table.name(j) for j in ids])} cannot stand in {shown(output)}")

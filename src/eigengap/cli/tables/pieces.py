@@ -1,4 +1,4 @@
-"""A table from its first row to its last: numbers for the model, and all columns beside them.
+"""A table from its first row to its last: numbers for the model, along with all columns.
 
 Numbers of CSV are read as `sources.files.csv.reader` reads them; the same bytes are parsed once
 more as text, piece by piece, so that what was observed is written unchanged.
@@ -95,7 +95,7 @@ def schema_of(path: str) -> Any:
 
 
 def without_nulls(path: str, names: Sequence[str]) -> set[str]:
-    """Columns of which the file itself says that no cell is null."""
+    """Columns without nulls by the file's own statistics."""
     with _opened(path) as file:
         groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
         parts = [group.column(j) for group in groups for j in range(group.num_columns)]

@@ -1,4 +1,4 @@
-"""Rows judged by a model: figures for each, and the least probable in words."""
+"""Rows scored by a model: figures for each, and the least probable in words."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Scores:
         self._alpha: float = own if alpha is None else alpha
         if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
-                f"{type(model).__name__} is no density, and has nothing to say of how likely rows "
-                "are; fit one with eigengap fit DATA -m ppca, or -m novelty"
+                f"{type(model).__name__} is no density, so that rows have no likelihood; "
+                "fit one with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0
         self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
@@ -207,7 +207,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
 def in_words(cell: Any) -> str:
     """A surprising cell, for people."""
     if cell is None:
-        return "nothing was seen"
+        return "no value is observed"
     side = "above" if cell.deviation > 0 else "below"
     value = rounded_by(cell.value, cell.std)
     if "." in value and "e" not in value:

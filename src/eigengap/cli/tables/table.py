@@ -26,7 +26,7 @@ from eigengap.sources import quote
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options say of columns and cells."""
+    """The options on columns and cells."""
 
     columns: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -87,12 +87,12 @@ class Table:
 
     @property
     def missing_values(self) -> list[Any]:
-        """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
+        """The values of --na, as `open_source` takes them; text is looked for in CSV files only."""
         return [nan, *(self.na if self.kind == "csv" else ()), *self.codes]
 
     @cached_property
     def codes(self) -> tuple[float, ...]:
-        """The numbers among what --na says."""
+        """The numbers among the values of --na."""
         return sources.missing_codes([float(code) for code in self.na if sources.is_number(code)])
 
     @cached_property
@@ -161,7 +161,7 @@ def table_for(
     """A table for a model that is fitted: its features are found by name.
 
     Where there are no names on either side they go by position, and then the table has to have as
-    many columns as that of the fit (`n_columns`), unless --columns says which are meant. Ids that
+    many columns as that of the fit (`n_columns`), unless --columns selects them. Ids that
     the fit had may be absent from new rows; those that an option names have to be there.
     """
     table = _looked_at(given, path, choice)
@@ -221,7 +221,7 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
     if twice is not None:
         raise FileTrouble(
             f"{shown(table.given)} has {counts[twice]} columns named {quote(twice)}. Rename them, "
-            "or say by position which columns are meant, in the order of the fit (the first is 0): "
+            "or give the columns by position, in the order of the fit (the first is 0): "
             f"--columns {','.join(str(places[name]) for name in features)}"
         )
     return [places[name] for name in features]

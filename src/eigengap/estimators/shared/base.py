@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -18,8 +17,6 @@ from eigengap import __version__
 from eigengap.estimators.shared.progress import progress_line
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
-    RealNotInt,
-    StrOptions,
     _check_feature_names_in,
     _get_feature_names,
 )
@@ -59,22 +56,6 @@ SAME_CELLS = (
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
-
-# Constraints on parameters that many estimators share, for scikit-learn's validation.
-SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "n_components": [
-        Interval(Integral, 0, None, closed="left"),
-        Interval(RealNotInt, 0, 1, closed="neither"),
-        StrOptions({"auto"}),
-    ],
-    "scale": ["boolean"],
-    "missing_values": [Real, "array-like"],
-    "tol": NOT_NEGATIVE,
-    "max_iter": AT_LEAST_ONE,
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
-CHECKPOINT_CONSTRAINTS: dict[str, list[Any]] = {"checkpoint": [str, os.PathLike, Checkpoint, None]}
 
 
 def keep_parameters(estimator: Any, given: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ _PREPARED: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
 class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     """Base class of estimators whose `model_` is a density."""
 
-    _takes_cell_sd = True  # whether the model knows noise of single values
+    _takes_cell_sd = True  # whether the model takes the noise of single values
     knows_cell_sd_ = False  # whether the fit was given some
     scale_: Array | None
 
@@ -83,13 +83,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         X : table of shape (n_samples, n_features)
             Array, masked array, sparse matrix, pandas, polars or pyarrow, a Dask array or frame, or
             the path of a file (`eigengap.open_source`); NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
         """
         self._fit(X, sample_weight)
         return self
@@ -162,8 +155,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         cell_sd : table of X's shape, default=None
             Known standard deviation of each value, besides the model's own noise; 0 or NaN where
             there is none.
@@ -186,8 +177,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         kind : {"posterior", "optimal"}
             "posterior" is E[W z + mu | x], shrunk towards the mean as the noise demands; "optimal"
             is the projection onto the components (of a mixture, onto those of the most probable
@@ -204,7 +193,7 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
         if kind == "optimal" and cell_sd is not None:
             raise ValueError(
-                'kind="optimal" is a projection, which knows no noise of cells; use '
+                'kind="optimal" is a projection, which takes no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
         of = self.model_.denoised if kind == "posterior" else self._project
@@ -220,13 +209,9 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
         cell_sd : table of X's shape, default=None
-            Known standard deviation of each value, as in `posterior`: a noisy one says less about
-            the others of its row. It is returned as it is, like every observed value.
+            Known standard deviation of each value, as in `posterior`: a noisy one weighs less in
+            the prediction of the others. It is returned as it is, like every observed value.
 
         Returns
         -------
@@ -266,11 +251,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        m : int
-            Number of tables.
-        random_state : int, RandomState or None
         cell_sd : table of X's shape, default=None
             Known standard deviation of each value, as in `posterior`.
 
@@ -327,8 +307,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         cell_sd : table of X's shape, default=None
             Known standard deviation of each value, as in `posterior`.
         """

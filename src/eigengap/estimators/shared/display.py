@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared import complete
+from eigengap.estimators.shared.parameters import complete
 from eigengap.linalg import Array
 from eigengap.registry import ESTIMATORS, entry_of, names_with
 from eigengap.sources import named_columns, show
@@ -281,7 +281,7 @@ def cautions(estimator: Any) -> Iterator[str]:
         )
     height = getattr(model, "log_likelihood_", None)
     if height is not None and np.ndim(height) == 0 and height == np.inf:
-        yield "the likelihood has no bound: no noise is left beside the components"
+        yield "the likelihood has no bound: no noise is left besides the components"
     at_floor = getattr(model, "heywood_", ())
     if at_floor:
         yield f"Heywood case: the factors explain {_columns(estimator, at_floor)} entirely"

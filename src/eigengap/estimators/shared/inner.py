@@ -97,8 +97,8 @@ class Predictor(AcceptsMissing, Shown, BaseEstimator):
             )
         if self.n_components != "auto":
             raise ValueError(
-                f"n_components={self.n_components} has no effect beside an estimator of its own; "
-                "give it to the estimator"
+                f"n_components={self.n_components} has no effect when an estimator is given; "
+                "set it on the estimator"
             )
         return clone(given)
 
@@ -120,7 +120,7 @@ class Predictor(AcceptsMissing, Shown, BaseEstimator):
 
 @contextmanager
 def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
-    """Repeat warnings of the inner fit, except some kinds, and say which fit it was."""
+    """Repeat warnings of the inner fit, except some kinds, and name the fit."""
     with captured() as heard:
         yield
     for one in heard:
@@ -134,7 +134,7 @@ def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[N
 class StoppedFactorAnalysis(FactorAnalysis):
     """Factor analysis stopped before its maximum; users know it as FactorAnalysis.
 
-    Standard deviations are those of the model itself (`PlugIn` says why), and
+    Standard deviations are those of the model itself (see `PlugIn`), and
     `std_factors_` of LowRankImputer widens them.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +31,7 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
 from eigengap.fitting.gaussian.column_scale import column_scale
@@ -281,7 +281,7 @@ def ways_to_noise(q: int, rows: float) -> str:
 
 # How many components ----------------------------------------------------------------------------
 
-LOOSE = 1e-3  # tolerance of fits that only compare ranks: on, ranks hardly change place
+LOOSE = 1e-3  # tolerance of fits that only compare ranks: they hardly change place from there on
 
 Fit = Callable[[int], GaussianFit]  # of q components
 Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen
@@ -343,11 +343,6 @@ def explained(fit: GaussianFit) -> float:
 
 # Noise beyond one Gaussian for all rows -------------------------------------------------------
 
-NOISE_CONSTRAINTS: dict[str, list[Any]] = {
-    "distribution": [StrOptions({"gaussian", "student"})],
-    "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
-}
-
 
 class NoisyEstimator(LinearGaussianEstimator):
     """Base class of what takes `distribution`, `degrees_of_freedom` and `cell_sd`."""
@@ -364,16 +359,9 @@ class NoisyEstimator(LinearGaussianEstimator):
         X : table of shape (n_samples, n_features)
             Array, masked array, sparse matrix, pandas, polars or pyarrow, a Dask array or frame, or
             the path of a file (`eigengap.open_source`); NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
         cell_sd : table of X's shape, default=None
             Known standard deviation s_ij of each value; 0 or NaN where nothing is known. The noise
             variance of a value is then psi_j + s_ij^2, the model's own being what is left.
-
-        Returns
-        -------
-        self
         """
         self._fit(X, sample_weight, cell_sd)
         return self
@@ -393,11 +381,6 @@ class NoisyEstimator(LinearGaussianEstimator):
 
         (nu + p) / (nu + delta) for a row of p observed values at the squared distance delta: about
         1 for ordinary rows, near 0 for outliers; exactly 1 under Gaussian noise.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         """
         check_is_fitted(self, "model_")
         model = self.model_

@@ -15,12 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import (
-    as_fitted,
-    check_features,
-    keep_features,
-    require_names,
-)
+from eigengap.estimators.shared.base import as_fitted, check_features, keep_features, require_names
 from eigengap.estimators.shared.inner import imputing_model
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
@@ -85,11 +80,6 @@ class GraphEstimator(Transformer):
             metric is "precomputed" the square matrix of distances. A row without any observed
             value takes no part in the fit; `embedding_` has it where `transform` would put it, or
             NaN where it cannot be placed.
-        y : ignored
-
-        Returns
-        -------
-        self
         """
         self.fit_transform(X, y)
         return self
@@ -172,7 +162,7 @@ class GraphEstimator(Transformer):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         rows = dense_rows(source)
-        pairs.refuse_spread(rows)
+        pairs.refuse_column_ranges(rows)
         if not source.has_missing or self._skips_missing:
             return rows
         self._filler = imputing_model(ArraySource(rows, names=source.names))
@@ -193,12 +183,16 @@ class GraphEstimator(Transformer):
         pairs.refuse_large(rows)
         if not source.has_missing or self._skips_missing:
             return rows
-        return self._imputed(rows, self._neighbours.rows)
+        return self._imputed(rows)
 
-    def _imputed(self, rows: Array, fitted: Array) -> Array:
+    def _imputed(self, rows: Array) -> Array:
         """New rows with their missing values imputed, by the model of the fitted rows."""
-        model = self._filler or imputing_model(fitted, self)
+        model = self._filler or imputing_model(self._known_rows, self)
         return np.asarray(model.impute(rows))
+
+    @property
+    def _known_rows(self) -> Array:
+        return self._neighbours.rows
 
     # The graph -----------------------------------------------------------------------------
 

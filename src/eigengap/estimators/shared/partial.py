@@ -64,7 +64,7 @@ FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """What an estimator remembers of its batches."""
+    """What an estimator keeps of its batches."""
 
     stream: Stream
     choice: RankChoice | None = None  # of n_components, once incomplete rows are settled
@@ -72,7 +72,7 @@ class _Batches:
 
 
 def _takes_batches(estimator: Any) -> bool:
-    """Whether moments say all that the fit needs of the rows."""
+    """Whether moments are sufficient statistics for the fit."""
     distribution = getattr(estimator, "distribution", "gaussian")
     if distribution == "gaussian":
         return True
@@ -103,9 +103,6 @@ class PartialFit(LinearGaussianEstimator):
         ----------
         X : table of shape (n_samples, n_features)
             A batch, of any number of rows; NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
 
         Returns
         -------
@@ -116,8 +113,8 @@ class PartialFit(LinearGaussianEstimator):
         Incomplete rows are kept until there are 2 000 of them (or n_features, if that is more), and
         the fit is exact until then. From there on it is online EM, a chunk of that many rows at a
         time: the result depends a little on the order of the rows, not on the size of the batches;
-        n_components is chosen with the first chunk, and there is no `log_likelihood_`, for the rows
-        are gone: `score` of rows at hand says how good the model is. docs/streaming.md has figures.
+        n_components is chosen with the first chunk, and there is no `log_likelihood_`, as past
+        rows are not kept: `score` evaluates the model on rows at hand. docs/streaming.md has more.
 
         A batch that is refused (an infinite value, other columns) leaves everything as it was.
         `fit` begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as
@@ -183,7 +180,7 @@ class PartialFit(LinearGaussianEstimator):
         if name == "log_likelihood_" and "_batches" in self.__dict__:
             raise AttributeError(
                 "log_likelihood_ of all rows is not known: rows with missing values were taken in "
-                "chunks and are gone. score(X) gives the mean log-likelihood of rows at hand"
+                "chunks and not kept. score(X) gives the mean log-likelihood of rows at hand"
             )
         return object.__getattribute__(self, name)  # raises, in a property's words if it is one
 
@@ -212,7 +209,7 @@ class PartialFit(LinearGaussianEstimator):
         if stream.settled is not None and stream.settled.q != q:
             raise ValueError(
                 f"n_components={q}, but incomplete rows were taken in with {stream.settled.q} and "
-                "are gone. Set it back, or begin anew with a clone"
+                "are not kept. Set it back, or start again with a clone"
             )
 
     # Taking in -----------------------------------------------------------------------------
@@ -303,7 +300,7 @@ class PartialFit(LinearGaussianEstimator):
         self._finish(rows, fit)
 
     def _solved(self, rows: StreamedRows, origin: Array) -> tuple[Solved, Array | None]:
-        """The fit of rows of which none is gone, and the columns' scales where scale=True.
+        """The fit of rows that are all kept, and the columns' scales where scale=True.
 
         Like the rows, it is measured from the origin.
         """
@@ -393,12 +390,12 @@ def _warn_of_digits(fit: GaussianFit, sd: Array) -> None:
         return
     if share > ROUNDING:
         size = f"{share:.0e} of the largest"
-        digits = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
+        digits = f"determine it to about {int(np.log10(share / ROUNDING)) + 1} digits"
     else:
         size = f"less than {ROUNDING:.0e} of the largest"
-        digits = "do not know it at all, nor whether it is 0"
+        digits = "do not determine it, nor whether it is 0"
     warn(
         f"a variance is {size}: the moments that partial_fit keeps {digits}. fit on the rows "
-        "themselves knows it to all",
+        "themselves gives all of them",
         LostDigitsWarning,
     )

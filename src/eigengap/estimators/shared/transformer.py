@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from eigengap.estimators.shared import COUNT as COUNT
 from eigengap.estimators.shared.base import NamedComponents, seed_of
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.parameters import COUNT as COUNT
 from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions
 from eigengap.exceptions import SampledWarning
 from eigengap.linalg import Array

@@ -1,6 +1,6 @@
 """Fits whose gradients JAX derives, in double precision; only files in this folder import it.
 
-Importing any of them imports JAX, or says how to install it.
+Importing any of them imports JAX, or raises an error on how to install it.
 """
 
 from __future__ import annotations

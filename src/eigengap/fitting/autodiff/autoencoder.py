@@ -181,7 +181,7 @@ class _Fit:
         }
 
     def _epoch(self, state: State) -> Step:
-        """One pass over the rows, and what the monitored rows say of it."""
+        """One pass over the rows, and the loss of the monitored rows."""
         options = self.options
         known: dict[str, Any] = dict(state)
         rate, best = float(known["rate"]), float(known["best_loss"])
@@ -215,7 +215,7 @@ class _Fit:
         """Adam after all batches, and their mean loss, the last counting by its share.
 
         Stochastic gradients have to be taken one after the other: this function of a block
-        remembers, and asks of a source that it hands its blocks over in order.
+        has a state, and needs the blocks of a source in order.
         """
         options = self.options
         # A batch stands for its share of all rows, the last one, which is smaller, for less.

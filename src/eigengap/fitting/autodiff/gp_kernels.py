@@ -44,7 +44,7 @@ class Form:
 
 
 def start_of(kernel: LatentKernel, shares: Array) -> dict[str, Array]:
-    """Where a fit begins: what the kernel says, else what suits latents of unit variance.
+    """Where a fit begins: the kernel's own values, else what suits latents of unit variance.
 
     shares (q,) holds the share of the data's variance along each starting coordinate: those with
     little start with long length scales. Variances share the unit among the parts.

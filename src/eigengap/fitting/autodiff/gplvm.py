@@ -192,7 +192,7 @@ _negative_log_density.defvjp(_density, _density_slopes)
 def latents(back: str | None, parameters: dict[str, jax.Array], features: jax.Array) -> jax.Array:
     """(n, q): the back constraint's function of the features.
 
-    Where there is none the features (n,) say which row of the parameter Z is the row's latent.
+    Where there is none the features (n,) are the rows of the parameter Z that are the latents.
     """
     if back is None:
         return parameters["Z"][features]

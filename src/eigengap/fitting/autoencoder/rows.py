@@ -1,4 +1,4 @@
-"""Rows that a network is trained on, in its units, and rows that say how well it does.
+"""Rows that a network is trained on, in its units, and rows that monitor its loss.
 
 Units first, whatever those of the table: 1e-200 or 1e200. Sums of squares leave the range of
 floating point long before the numbers themselves do. Where they do, columns are shifted and divided
@@ -27,7 +27,7 @@ from eigengap.wording import words
 NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits
 KEPT = 0.4  # share of free memory that standardised rows may take
 MOST_MONITORED = 10_000  # rows that are looked at after every pass
-FEWEST_HELD_OUT = 5  # rows; fewer say too little
+FEWEST_HELD_OUT = 5  # rows; fewer are uninformative
 FEWEST_TRAINED = 15  # rows that must remain
 HIDDEN_SHARE = (0.1, 0.5)  # least and most of the cells that are hidden to measure the noise
 PRIOR_ROWS = 2.0  # that the mean over all columns counts for, in addition to the rows of each
@@ -232,7 +232,7 @@ def monitored_rows(source: Source, held_out: HeldOut) -> Monitored:
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
-    """What monitored rows say of a network, by NumPy alone, from the cells that are shown to it.
+    """Loss and noise of a network on monitored rows, by NumPy, from the cells that it is given.
 
     Where training hides cells, some are hidden here too, always the same ones, so that losses can
     be compared from pass to pass.
@@ -271,10 +271,10 @@ class Monitor:
         for hidden in self._folds():
             again, _ = network.standardised(network.reconstruct(np.where(hidden, np.nan, values)))
             total += weight @ np.where(hidden, again - x, 0.0) ** 2
-        count, spread = weight @ observed, weight @ x**2
-        missed = float(np.sum(total)) / max(float(np.sum(spread)), 1e-300)
+        count, squares = weight @ observed, weight @ x**2
+        missed = float(np.sum(total)) / max(float(np.sum(squares)), 1e-300)
         some = np.maximum(count, 1.0)  # of a column that these rows do not show, 2 p stands alone
-        own = np.where(count > 0.0, spread / some, 1.0)
+        own = np.where(count > 0.0, squares / some, 1.0)
         return np.asarray(np.sqrt((total + PRIOR_ROWS * missed * own) / some) * network.unit)
 
     def _folds(self) -> Iterator[NDArray[np.bool_]]:

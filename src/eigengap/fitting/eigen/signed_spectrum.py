@@ -1,4 +1,4 @@
-"""Eigenvalues of either sign: what a matrix of inner products says about itself.
+"""Eigenvalues of either sign: the spectrum of a matrix of inner products.
 
 Distances that no points in a Euclidean space have, and kernels that are not positive, show by
 negative eigenvalues. How much those hold of the whole decides whether coordinates can be trusted,

@@ -33,7 +33,7 @@ KNOWN = 1e-3  # residual, relative to an eigenvalue, up to which that exceeds ro
 SMOOTH = 1e-5  # the same, up to which a certificate of the inverse is believed
 ENOUGH = 1e-8  # residual of linear equations, relative to their right side
 ROUNDS = 6  # of Lanczos on the inverse, each without what was found before
-SPREAD = 5.0  # log of how much of 0 the polynomial lets pass, for 1 of the unwanted part
+LOG_GAIN = 5.0  # log of how much of 0 the polynomial lets pass, for 1 of the unwanted part
 EARLIEST = 3  # polynomials that the budget has to last for, at least
 PASSES = 14  # of Lanczos on one polynomial, before its interval is chosen anew
 LONGEST = 20_000  # degrees in all after which the filtered iteration gives up
@@ -152,10 +152,10 @@ def by_filter(
         if certified or spent >= longest:
             return Smallest(lam[:k], U[:, :k], certified)
         above = float(lam[min(b, len(lam)) - 1])
-        # At this degree T_m((c - x) / e) is cosh(SPREAD) at x = 0, [above, bound] being damped.
+        # At this degree T_m((c - x) / e) is cosh(LOG_GAIN) at x = 0, [above, bound] being damped.
         share = above / M.bound
         grows = float(np.arccosh((1.0 + share) / max(1.0 - share, 1e-3)))
-        degree = int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
+        degree = int(np.clip(np.ceil(LOG_GAIN / max(grows, 1e-12)), 4, 2000))
         degree = min(degree, max(longest // EARLIEST, 4))
         apply, U = _chebyshev(M, above, degree), U[:, :b]
 
@@ -209,7 +209,7 @@ def conjugate_gradients(M: Operator, B: Array) -> tuple[Array, bool]:
 
 
 def _chebyshev(M: Operator, above: float, degree: int) -> Apply:
-    """V -> (T_m((c - M) / e) + 1) V / cosh(SPREAD) by its recurrence; [above, bound] is damped.
+    """V -> (T_m((c - M) / e) + 1) V / cosh(LOG_GAIN) by its recurrence; [above, bound] is damped.
 
     The sum with 1 keeps it positive semi-definite.
     """

@@ -49,12 +49,12 @@ def column_scale(
 def own_scale(variance: Array, location: Array, *, fit_mean: bool) -> Array:
     """(d,) standard deviations, and for constant columns a unit that follows from their value.
 
-    A constant column does not say how much it could vary. Its unit is a thousandth of its value,
+    A constant column does not show how much it could vary. Its unit is a thousandth of its value,
     because then every result is equivariant: it follows when the column is rescaled. Under a shared
     noise variance that is about the standard deviation of its imputed values, small relative to the
     value. The factor is that of the noise floor of factor analysis, where a constant column has a
     thousandth of the root mean square of the standard deviations; a column of zeros has the same
-    here, because its value does not tell the unit. Without a mean in the model, a constant is
+    here, because its value does not determine the unit. Without a mean in the model, a constant is
     variation about 0, and the unit is the value itself.
     """
     varies = variance > 0

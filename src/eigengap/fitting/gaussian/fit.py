@@ -70,8 +70,6 @@ def needs_em(
     closed = has_closed_form(source, is_gaussian=is_gaussian, has_prior=has_prior)
     if noise == "diagonal":
         return not closed or has_start or source.n_features > LARGEST_COVARIANCE
-    if solver == "closed_form" and source.has_missing:  # which a PCA then refuses by name
-        return not is_gaussian or has_prior or source.has_cell_sd
     return solver == "em" or not closed
 
 
@@ -201,9 +199,9 @@ def _from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFit:
     variance = np.diag(S).copy()
     # A constant column takes part in nothing: no loading, and the noise of the floor.
     varies = variance > 0
-    psi = np.full(len(S), FLOOR * (float(np.mean(variance)) or 1.0))
+    psi = np.full(len(S), FLOOR * float(np.mean(variance)))
     W = np.zeros((len(S), q))
-    possible = max(min(q, int(np.sum(varies)) - 1), 0)
+    possible = min(q, int(np.sum(varies)) - 1)
     solution = fit_factors(
         S[np.ix_(varies, varies)], possible, tol=min(options.tol, 1e-6), max_iter=options.max_iter
     )

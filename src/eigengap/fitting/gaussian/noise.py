@@ -273,7 +273,7 @@ class GaussianProblem(Problem[Parameters]):
         """
         few = min(options.max_iter, LOOSE_STEPS)
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
-        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon clear
+        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # where each leads is soon clear
         first = self.run(starts.first, brief if starts.others else loose)
         runs = [
             first,
@@ -300,11 +300,11 @@ class GaussianProblem(Problem[Parameters]):
         order = np.argsort(strength, kind="stable")
         place = np.argsort(order)
         rng = np.random.default_rng(seed)
+        how = replace(self.constraints, floor=floor[order])
         starts = []
         for _ in range(given.n_random):
-            start = random_start(self.q, self.units.variance[order], self.constraints, rng)
-            psi = np.maximum(start.psi[place], floor)
-            starts.append(Parameters(start.W[place], start.delta, psi, first.nu))
+            start = random_start(self.q, self.units.variance[order], how, rng)
+            starts.append(Parameters(start.W[place], start.delta, start.psi[place], first.nu))
         return starts
 
     def _finished(self, loose: Run[Parameters], options: EMOptions) -> Run[Parameters]:
@@ -342,7 +342,7 @@ class GaussianProblem(Problem[Parameters]):
         of_kind = self.model(model, parameters.nu)
         log_likelihood = run.objective - log_prior(parameters, how) - units.log_jacobian
         if how.fixed_noise is not None and np.any(how.fixed_noise < parameters.psi):
-            # That of the steps is another likelihood.
+            # The steps had the noise at its floor, which is another likelihood.
             log_likelihood = self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value
         return GaussianFit(
             model=of_kind,
@@ -398,7 +398,7 @@ class MultivariateTProblem(GaussianProblem):
         variance = sums.squares / sums.observed
         of_rows = replace(units, variance=variance, observed_w=sums.observed, sum_w=sums.sum_w)
         shapes = spectral_start(unit_rows, self.q, of_rows, replace(how, fixed_noise=None))
-        # Lengths are gone; the typical one is that of columns of their robust scale.
+        # Lengths were divided out; the typical one is that of columns of their robust scale.
         size = float(np.sum(units.variance) / np.sum(variance))
 
         def sized(shape: Parameters) -> Parameters:

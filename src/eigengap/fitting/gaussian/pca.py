@@ -210,7 +210,7 @@ def _fallback(source: Source, q: int, fit_mean: bool, n: int) -> PCAFit:
     if min(n, d) > LARGEST_DENSE:
         raise NotCertified(
             f"the {q} leading eigenvectors of this {n} x {d} table lie too close together to be "
-            f"told apart, and its smaller side is too large for an exact solution; ask for "
+            f"separated, and its smaller side is too large for an exact solution; ask for "
             f"another n_components, fit a sample of the rows, or leave tol and svd_solver out"
         )
     route = "covariance" if d <= n else "gram"

@@ -53,7 +53,7 @@ SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be trie
 LEAST_SHARE = 1e-6  # of the rows in which a feature is observed: with fewer it has no scale
 MOST_PASSES = 50  # that are promised to the compiled kernel
 
-# Rows whose patterns are kept: as many as make the information cost some 1e7 operations. Their
+# Rows whose patterns are kept: as many as make the information cost some 5e7 operations. Their
 # average hardly varies (25 rows and all of 200 give the same intervals to three digits).
 PATTERN_OPERATIONS = 5e7
 FEWEST_PATTERNS, MOST_PATTERNS = 32, 2000
@@ -469,7 +469,7 @@ def data_model(
 
 
 def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
-    """The q variances that a model knows along its axes, and its total variance."""
+    """The q variances of a model along its axes, and its total variance."""
     _, lam = model.principal_axes()
     total = float(np.sum(model.variances()))
     return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)

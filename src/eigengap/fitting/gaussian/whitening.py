@@ -279,8 +279,8 @@ def _kept(axes: _Axes, method: MixingMethod, q: int | float | None, source: Sour
         if q > rank:
             raise RankError(
                 f"n_components={q} axes are to be whitened, and X varies in {rank} directions "
-                f"only{_named(axes, source)}: the others would be rounding blown up to variance "
-                f"1. Use n_components={rank} or None"
+                f"only{_named(axes, source)}: the others would be rounding errors scaled to "
+                f"variance 1. Use n_components={rank} or None"
             )
         return q
     known = replace(axes.spectrum, lam=axes.spectrum.lam[: axes.U.shape[1]])

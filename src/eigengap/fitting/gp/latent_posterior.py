@@ -1,4 +1,4 @@
-"""What a fitted GPLVM says of rows, fitted and new: latents, densities, expected cells.
+"""What a fitted GPLVM predicts for rows, fitted and new: latents, densities, expected cells.
 
 A row that was in the fit, cell for cell, is recognised. A Bayesian fit has the Gaussian of its
 latent. An exact fit judges it by the other rows: its own cells are taken out of the processes.
@@ -168,7 +168,7 @@ def latent_posterior(
 ) -> LatentPosterior:
     """Of standardised rows Y (n, d) with missing values, modes sought from the candidates (N, q).
 
-    own (n,) says which point of the support is the row itself, to be left out, or -1.
+    own (n,) is the point of the support that is the row itself, to be left out, or -1.
     """
     n, d, q = *Y.shape, model.q
     found = LatentPosterior(

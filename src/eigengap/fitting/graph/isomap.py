@@ -81,8 +81,20 @@ def fit_isomap(
     n_jobs: int | None = None,
     seed: int = 0,
 ) -> IsomapFit:
-    """Isomap of a connected graph, from m landmarks that are spread over it, or from all pairs."""
-    _require_lengths(graph)
+    """Isomap of a connected graph, from m landmarks that are spread over it, or from all pairs.
+
+    Lengths that a metric has no value for are refused, and those whose sums or squares overflow.
+    """
+    largest = float(np.max(graph.lengths, initial=0.0))
+    if largest > LARGEST:
+        if isfinite(largest):
+            refuse_range(largest, "distances to neighbours")
+        low, high, lengths = graph.edges
+        at = int(np.argmax(~np.isfinite(lengths)))
+        raise ValueError(
+            f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric "
+            "has no value there. Leave out one of the two, or use another metric"
+        )
     if m is None:
         return fit_pairs(geodesics(graph, method, n_jobs), q, dense, n_jobs)
     chosen = spread_out(graph, m, np.random.default_rng(seed))
@@ -92,21 +104,6 @@ def fit_isomap(
             "landmarks=None"
         )
     return fit_on_landmarks(paths_to(graph, chosen, n_jobs), chosen, q)
-
-
-def _require_lengths(graph: Graph) -> None:
-    """Refuse lengths that a metric has no value for, and those whose sums or squares overflow."""
-    largest = float(np.max(graph.lengths, initial=0.0))
-    if largest <= LARGEST:
-        return
-    if isfinite(largest):
-        refuse_range(largest, "distances to neighbours")
-    low, high, lengths = graph.edges
-    at = int(np.argmax(~np.isfinite(lengths)))
-    raise ValueError(
-        f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "
-        "no value there. Leave out one of the two, or use another metric"
-    )
 
 
 # Geodesic distances -------------------------------------------------------------------------
@@ -334,7 +331,7 @@ def residual_variances(paths: Array, landmarks: NDArray[np.int64] | None, Z: Arr
     rows = np.arange(len(paths))
     if len(rows) > count:
         rows = np.sort(np.random.default_rng(0).choice(rows, count, replace=False))
-    other = rows[:, None] != at  # (c, m) a row with itself says nothing
+    other = rows[:, None] != at  # (c, m) a row with itself is uninformative
     unit = unit_of(paths)
     delta = paths[rows][other] / unit
     square = np.zeros(len(delta))

@@ -100,7 +100,7 @@ def require_scaling(n: int, kind: Kind | None = None, more: float = 0.0) -> None
 def fit_distances(
     D: Array, q: Dimensions, w: Array | None = None, kind: Kind | None = None
 ) -> ScalingFit:
-    """Scaling of symmetric distances D (n, n), made Euclidean first where `kind` says how."""
+    """Scaling of symmetric distances D (n, n), made Euclidean first by `kind` where given."""
     if kind is None:
         return _fit(inner_products(D), q, w, "distances", None)
     constant = additive_constant(D, kind)

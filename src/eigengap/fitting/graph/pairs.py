@@ -1,4 +1,4 @@
-"""Matrices of all pairs of points, as users give them: square, symmetric, without holes.
+"""Matrices of all pairs of points, as users give them: square, symmetric, complete.
 
 An error names the cell. Asymmetry of the size of rounding is averaged away.
 """
@@ -97,7 +97,7 @@ def refuse_range(largest: float, what: str = "these distances") -> None:
     _refuse_squares(largest, f"the squares of {what}", "the largest is")
 
 
-def refuse_spread(X: Array) -> None:
+def refuse_column_ranges(X: Array) -> None:
     """Refuse rows (n, d) whose squared distances overflow, or all vanish; NaN is missing.
 
     The largest difference within a column is found without all pairs: no Euclidean distance is
@@ -158,7 +158,7 @@ def refuse_missing(X: NDArray[Any], labels: Labels, what: str) -> None:
     raise ValueError(
         f"Input contains NaN: the {what} of the pair at {labels.cell(i, j)} is not "
         f"known{more}, and classical scaling needs all of them. Drop "
-        "one of the two points, fill the cell (for a distance the shortest way through a third "
+        "one of the two points, impute the cell (for a distance the shortest way through a third "
         'point bounds it), or fit the data themselves: metric="euclidean" accepts missing values'
     )
 

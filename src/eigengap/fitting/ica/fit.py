@@ -302,7 +302,7 @@ class _Walk:
         """One step along the direction of L-BFGS, shortened while the slope along it turns up.
 
         The slope and not the contrast decides, so that every step costs one pass and a function
-        whose integral nobody knows serves too.
+        whose integral is unknown serves too.
         """
         gradient = rotation.above_diagonal(place.at.gradient)
         direction = rotation.descent(place.at, place.steps, place.changes)

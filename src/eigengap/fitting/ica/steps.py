@@ -68,7 +68,7 @@ class Slope:
 def corrected(moments: ScoreMoments, noise: Array | None) -> ScoreMoments:
     """Moments as they were without noise of covariance `noise` (q, q) in the rotated scores.
 
-    The spread has no such simple form, and is left out.
+    `spread` has no such simple form, and is left out.
     """
     if noise is None:
         return moments

@@ -36,9 +36,7 @@ from eigengap.statistics.score_moments import ScoreBlock, SecondMoment, places
 PIECE_BYTES = 1 << 24  # of products for rows with missing values at a time
 DOUBT = 4.0  # how fast a row loses its weight with what its missing values leave open
 ABOVE_FLOOR = 4.0  # times the least noise variance that a direction with missing values must have
-LEAST_WHITE = (
-    1e-2  # variance of one direction relative to another's, of scores that should be white
-)
+LEAST_WHITE = 1e-2  # variance of a direction relative to another's, of scores to be white
 LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, relative to it
 
 

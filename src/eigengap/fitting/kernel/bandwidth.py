@@ -50,7 +50,7 @@ def median_gamma(X: Array, w: Array | None = None, metric: Metric = "sqeuclidean
     weight = np.ones(len(distances)) if w is None else w[i] * w[j]
     weight = np.where(distances > 0.0, weight, 0.0)
     if not np.any(weight):
-        return 1.0  # all rows are equal, and every kernel says so
+        return 1.0  # all rows are equal, under every kernel
     order = np.argsort(distances, kind="stable")
     passed = np.cumsum(weight[order])
     middle = float(distances[order][np.searchsorted(passed, 0.5 * passed[-1] * (1.0 - 1e-12))])

@@ -128,16 +128,7 @@ def fit_kernel_pca(
         A *= np.sqrt(w)[:, None]
     if convention.centred:
         A -= share[:, None] * np.sum(A, axis=0)  # the axes are made of phi - mean
-    zero = np.zeros(n)
-    at = landmark_map(
-        X,
-        kernel,
-        A,
-        lam,
-        means=means if convention.centred else zero,
-        centre=share if convention.centred else zero,
-        scaling=convention.scaling,
-    )
+    at = landmark_map(X, kernel, A, lam, means, share, convention)
     scores = None
     if w is None and not dense and passes > 1:
         # What the map gives: an eigenvector of an iteration is off by its tolerance.
@@ -153,13 +144,14 @@ def landmark_map(
     kernel: Kernel,
     A: Array,
     lam: Array,
-    *,
     means: Array,
     centre: Array,
-    scaling: Scaling,
+    how: Convention,
 ) -> LandmarkMap:
     """The map of axes A (m, q) of unit length, in the convention asked for."""
-    if scaling == "pca":
+    if not how.centred:
+        means = centre = np.zeros(len(A))
+    if how.scaling == "pca":
         return LandmarkMap(landmarks, kernel, means, A, centre, A)
     return LandmarkMap(landmarks, kernel, means, A * np.sqrt(lam), centre, A * _inverse_root(lam))
 
@@ -349,7 +341,7 @@ def _solve(
 
 
 def _lowest(apply: Product, n: int) -> float:
-    """A Ritz value from below: what it says of a negative eigenvalue is true, if not all."""
+    """A Ritz value, never below the lowest eigenvalue: where it is negative, one is."""
     low = top_eigenpairs(lambda V: -apply(V), n, 1, max_passes=LOWEST_PASSES)
     value = -float(low.lam[0])
     high = top_eigenpairs(apply, n, 1, max_passes=LOWEST_PASSES)

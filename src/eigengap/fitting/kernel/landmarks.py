@@ -140,33 +140,18 @@ def _fit(
     lam, U = lam[::-1], U[:, ::-1]
     U = U * sign_rule(U)
     total = float(np.trace(scatter)) + moments.residual
-    level = 0.0  # the moments are centred before they are squared: nothing has cancelled
     q = len(lam) if wanted is None else components_for(lam, wanted, total)
     most = int(min(features.n_rows, wanted)) if isinstance(wanted, int) else q
-    lam, U = cleaned(lam[:q], level, len(lam)), U[:, :q]
+    # The moments are centred before they are squared: nothing has cancelled.
+    lam, U = cleaned(lam[:q], 0.0, len(lam)), U[:, :q]
     if most > q:  # more than there are features: axes without variance
         lam = np.concatenate([lam, np.zeros(most - q)])
         U = np.hstack([U, np.zeros((len(U), most - q))])
     A = U * (lam > 0.0) if at.T is None else at.T @ (U * (lam > 0.0))
     centre = moments.kernel_mean if at.T is None else at.T @ features.mean
-    zero = np.zeros(len(A))
-    fit = KernelFit(
-        landmark_map(
-            at.landmarks,
-            at.kernel,
-            A,
-            lam,
-            means=moments.kernel_mean if convention.centred else zero,
-            centre=centre if convention.centred else zero,
-            scaling=convention.scaling,
-        ),
-        lam,
-        total,
-        None,
-        0.0,
-        complete=q >= len(scatter),
-        residual=moments.residual,
-    )
+    model = landmark_map(at.landmarks, at.kernel, A, lam, moments.kernel_mean, centre, convention)
+    complete = q >= len(scatter)
+    fit = KernelFit(model, lam, total, None, 0.0, complete, residual=moments.residual)
     return fit if wanted is not None else fit.truncated(fit.rank)
 
 

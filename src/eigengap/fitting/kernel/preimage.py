@@ -29,6 +29,7 @@ from eigengap.models.kernels.functions import RBF, Kernel, Linear, dense
 from eigengap.models.maps.landmark import LandmarkMap, row_pieces
 from eigengap.runtime.memory import require_pairs
 from eigengap.sources.base import Block, Source
+from eigengap.statistics.additive import Additive
 
 MOST_STEPS = 500
 TOLERANCE = 1e-7  # of a step, in units of the kernel's own length 1 / sqrt(gamma)
@@ -36,7 +37,7 @@ NEIGHBOURS = 10  # landmarks nearest in coordinates, whose mean is where a fixed
 
 
 def has_fixed_point(kernel: Kernel) -> bool:
-    """Whether `fixed_points` knows how to go back from this kernel."""
+    """Whether `fixed_points` applies to this kernel."""
     return isinstance(kernel, RBF | Linear)
 
 
@@ -97,7 +98,7 @@ def _step(kernel: RBF, C: Array, L: Array, x: Array) -> tuple[Array, Array]:
     """Where the fixed-point equation sends each x, and sum_i c_i k(x, l_i) at x."""
     share = C * kernel.matrix(x, L)
     height = np.sum(share, axis=1)
-    # Far from all landmarks, or between weights that cancel, the equation says nothing: stay.
+    # Far from all landmarks, or between weights that cancel, the equation is uninformative: stay.
     usable = height > 1e-12 * np.sum(np.abs(share), axis=1)
     to = (share @ L) / np.where(usable, height, 1.0)[:, None]
     return np.where(usable[:, None], to, x), height
@@ -144,16 +145,17 @@ def fit_ridge_on_landmarks(
     source: Source, at: LandmarkMap, kernel: Kernel, alpha: float
 ) -> RidgePreimage:
     """The same with f in the span of the landmarks' coordinates, in one pass over the rows."""
-    points = at.forward(at.landmarks)
-    sums = source.reduce(partial(_Sums.of, at=at, kernel=kernel, points=points))
+    points, origin = at.forward(at.landmarks), np.median(dense(at.landmarks), axis=0)
+    of = partial(_Sums.of, at=at, kernel=kernel, points=points, origin=origin)
+    sums = source.reduce(of)
     cross = sums.cross - np.outer(sums.k, sums.x / sums.sum_w)
     K = kernel.matrix(points, points)
     dual = _solved(sums.square + alpha * K, cross)
-    return RidgePreimage(points, kernel, dual, sums.origin + sums.x / sums.sum_w)
+    return RidgePreimage(points, kernel, dual, origin + sums.x / sums.sum_w)
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _Sums(Additive):
     """Sums over rows of k k', k (x - origin)', k and x - origin, k = k(z, points)."""
 
     square: Array  # (m, m)
@@ -161,11 +163,12 @@ class _Sums:
     k: Array  # (m,)
     x: Array  # (d,)
     sum_w: float
-    origin: Array  # (d,) near the rows, the same in all parts
 
     @classmethod
-    def of(cls, block: Block, at: LandmarkMap, kernel: Kernel, points: Array) -> Self:
-        origin = np.median(dense(at.landmarks), axis=0)
+    def of(
+        cls, block: Block, at: LandmarkMap, kernel: Kernel, points: Array, origin: Array
+    ) -> Self:
+        """`origin` (d,) is near the rows, the same in all parts."""
         total: Self | None = None
         for piece in row_pieces(block.n_rows, at.m):
             X = dense(block.values[piece])
@@ -174,20 +177,10 @@ class _Sums:
             R, weighted = X - origin, K.T * w
             with np.errstate(over="ignore", invalid="ignore"):  # `_solved` refuses what overflows
                 square, cross, k = weighted @ K, weighted @ R, weighted.sum(axis=1)
-            part = cls(square, cross, k, w @ R, float(w.sum()), origin)
+            part = cls(square, cross, k, w @ R, float(w.sum()))
             total = part if total is None else total.merge(part)
         assert total is not None  # a block has rows
         return total
-
-    def merge(self, other: Self, /) -> Self:
-        return type(self)(
-            self.square + other.square,
-            self.cross + other.cross,
-            self.k + other.k,
-            self.x + other.x,
-            self.sum_w + other.sum_w,
-            self.origin,
-        )
 
 
 def _solved(K: Array, B: Array) -> Array:

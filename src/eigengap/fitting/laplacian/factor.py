@@ -25,7 +25,7 @@ from eigengap.linalg import Array
 
 PIECE = 32  # the larger piece is twice one part in so many
 DOUBT = 8.0  # times by which the estimate may be off where parts of a graph differ
-LEAST_PIECE = 300  # nodes below which a piece says nothing
+LEAST_PIECE = 300  # nodes below which a piece is uninformative
 ENTRY_BYTES = 42.0  # of an entry of the factor: both triangles, indices, work space, pivots
 TINY = 1e-13  # of a degree, added where weights so differ in size that elimination breaks down
 

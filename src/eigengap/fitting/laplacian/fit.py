@@ -97,7 +97,7 @@ def fit_laplacian(
     Y, lam = null, np.zeros(null.shape[1])
     if more:
         with one_blas_thread():  # a second one only waits, on matrices as thin as these
-            found, used = beyond_null(graph, more, solver, angle, seed)
+            found, used = beyond_null(graph, more, _How(solver, angle, seed))
         order = np.argsort(found.lam, kind="stable")
         Y = np.concatenate([null, found.V[:, order] / graph.root], axis=1)
         lam, certified = np.concatenate([lam, found.lam[order]]), found.certified
@@ -110,7 +110,7 @@ def fit_laplacian(
     return LaplacianFit(Y * sign_rule(Y), lam, residuals, count, used, certified)
 
 
-def null_vectors(graph: Laplacian, drop_first: bool, most: int | None = None) -> Array:
+def null_vectors(graph: Laplacian, drop_first: bool, most: int) -> Array:
     """Functions that are constant on every component, orthonormal in D: (n, c), or (n, c - 1).
 
     With the constant: an indicator of every component, the largest first. Without it, contrasts:
@@ -123,8 +123,7 @@ def null_vectors(graph: Laplacian, drop_first: bool, most: int | None = None) ->
     rank = np.empty(count, dtype=np.int64)
     rank[by_size] = np.arange(count)
     place, volume = rank[labels], volume[by_size]
-    wanted = count - drop_first
-    wanted = wanted if most is None else min(wanted, most)
+    wanted = min(count - drop_first, most)
     Y = np.zeros((graph.n, wanted))
     if not drop_first:
         some = place < wanted
@@ -141,47 +140,48 @@ def null_vectors(graph: Laplacian, drop_first: bool, most: int | None = None) ->
 # Choice of a solver -------------------------------------------------------------------------
 
 
-def beyond_null(
-    graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
-) -> tuple[Smallest, str]:
+@dataclass(frozen=True)
+class _How:
+    solver: Solver
+    angle: float
+    seed: int
+
+
+def beyond_null(graph: Laplacian, k: int, how: _How) -> tuple[Smallest, str]:
     """The k smallest eigenpairs above the null space, and the name of the solver."""
     joins = parts.merges(graph.W, graph.mass, graph.bound)
     if joins is not None and joins.weakest < parts.WEAK and graph.n <= SMALL:
         return _by_elimination(graph, k), "elimination"
     if joins is not None and joins.weakest < parts.BELOW_ROUNDING:
-        found, used = _in_parts(graph, joins.parts(), k, solver, angle, seed)
+        found, used = _in_parts(graph, joins.parts(), k, how)
     else:
-        found, used = _directly(graph, k, solver, angle, seed)
+        found, used = _directly(graph, k, how)
     if not found.certified and graph.n <= parts.MOST:
         return _by_elimination(graph, k), "elimination"
     return found, used
 
 
-def _directly(
-    graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
-) -> tuple[Smallest, str]:
+def _directly(graph: Laplacian, k: int, how: _How) -> tuple[Smallest, str]:
     """By the solver asked for; small graphs that it fails on by others.
 
     The matrix of all pairs is formed of a small graph, or for many eigenvectors.
     """
-    if solver == "dense" or not is_sparse(graph.W) or not are_few(k, graph.n):
-        found, used = _dense(graph, k, angle), "dense"
+    if how.solver == "dense" or not is_sparse(graph.W) or not are_few(k, graph.n):
+        found, used = _dense(graph, k, how.angle), "dense"
     else:
-        found, used = _sparse(graph, k, solver, angle, seed)
+        found, used = _sparse(graph, k, how)
         if not found.certified and graph.n <= RESCUED:
-            found, used = _dense(graph, k, angle), "dense"
+            found, used = _dense(graph, k, how.angle), "dense"
     return replace(found, lam=graph.quotients(found.V / graph.root)), used
 
 
-def _sparse(
-    graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
-) -> tuple[Smallest, str]:
+def _sparse(graph: Laplacian, k: int, how: _How) -> tuple[Smallest, str]:
     ordered, back = _in_order(graph)
     most = graph.beyond
-    chosen, budget = solver, LONGEST
+    chosen, budget = how.solver, LONGEST
     product = float(BLOCK * ordered.W.nnz + OVERHEAD)  # multiplications of one, of the filter
     can_factor = False
-    if solver == "auto":
+    if how.solver == "auto":
         limit = FEW_PRODUCTS * float(max(BLOCK * ordered.W.nnz, 1))
         cost = cost_of_factor(ordered.W, ordered.degrees, limit)
         can_factor = cost.bytes <= SHARE * free_memory()
@@ -191,11 +191,11 @@ def _sparse(
     if graph.n <= RESCUED:
         budget = min(budget, int(2.0 * graph.n**3 / product) + 1)
     if chosen == "filtered":
-        found = by_filter(ordered, k, angle, seed, most, longest=budget)
+        found = by_filter(ordered, k, how.angle, how.seed, most, longest=budget)
         if not found.certified and can_factor:  # as expensive already, and not converging
             chosen = "factorised"
     if chosen == "factorised":
-        found = by_inverse(ordered, _inverse(ordered), k, angle, seed, most)
+        found = by_inverse(ordered, _inverse(ordered), k, how.angle, how.seed, most)
     return replace(found, V=found.V[back]), chosen
 
 
@@ -242,32 +242,23 @@ def _by_elimination(graph: Laplacian, k: int) -> Smallest:
 # Parts that are held apart ------------------------------------------------------------------
 
 
-def _in_parts(
-    graph: Laplacian, labels: NDArray[Any], k: int, solver: Solver, angle: float, seed: int
-) -> tuple[Smallest, str]:
+def _in_parts(graph: Laplacian, labels: NDArray[Any], k: int, how: _How) -> tuple[Smallest, str]:
     """First the functions that are nearly constant on parts, then those within, without these."""
     within, across = parts.within_and_across(graph.W, labels)
     inner = Laplacian(within, graph.normalized, graph.mass)
-    first = _between(graph, inner, across, labels, k, solver, angle, seed)
+    first = _between(graph, inner, across, labels, k, how)
     few = len(first.lam)
     if few == k:
         return first, "elimination in parts"
     rest = Laplacian(graph.W, graph.normalized, graph.mass, first.V)
-    second, used = _directly(rest, k - few, solver, angle, seed)
+    second, used = _directly(rest, k - few, how)
     lam = np.concatenate([first.lam, second.lam])
     V = np.concatenate([first.V, second.V], axis=1)
     return Smallest(lam, V, first.certified and second.certified), f"{used} in parts"
 
 
 def _between(
-    graph: Laplacian,
-    inner: Laplacian,
-    across: Any,
-    labels: NDArray[Any],
-    k: int,
-    solver: Solver,
-    angle: float,
-    seed: int,
+    graph: Laplacian, inner: Laplacian, across: Any, labels: NDArray[Any], k: int, how: _How
 ) -> Smallest:
     """Up to k functions that are nearly constant on parts.
 
@@ -282,11 +273,11 @@ def _between(
     scaled = Laplacian(outer.W, graph.normalized, mass * scale)  # its eigenvalues are of order 1
     most = count - graph.components[0]
     more = min(k + EXTRA, most)
-    found, _ = beyond_null(scaled, more, "auto", angle, seed)
+    found, _ = beyond_null(scaled, more, replace(how, solver="auto"))
     X, lam = graph.root * (found.V / outer.root)[labels], found.lam * scale
     R = Laplacian(across, graph.normalized, graph.mass).apply(X) - X * lam
     Z, R = np.zeros_like(X), inner.deflated(R)
-    solve = _within(inner, solver)
+    solve = _within(inner, how.solver)
     for _ in range(2):  # what the second adds is more than what the first has left out
         before, (Z, solved) = Z, solve(R + Z * lam)
     error = float(np.linalg.norm(Z - before)) if solved else np.inf
@@ -302,7 +293,7 @@ def _between(
     X = (X - Z) @ Q[:, :k]
     size, V = np.linalg.eigh(X.T @ X)
     X = X @ ((V / np.sqrt(size)) @ V.T)
-    certified = found.certified and error <= max(angle, ANGLE)
+    certified = found.certified and error <= max(how.angle, ANGLE)
     return Smallest(lam[:k], X, certified)
 
 

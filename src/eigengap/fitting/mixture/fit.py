@@ -92,7 +92,7 @@ def fit_mixture(
     columns = column_moments(source, noise)
     if not np.any(columns.variance > 0.0):
         raise ValueError(
-            "all rows are equal, so there is nothing to tell components apart by and no variance "
+            "all rows are equal, so there is nothing to distinguish components and no variance "
             "to model; leave such a table out"
         )
     if ranks is None:  # ARD starts from two rows of each cluster for each component

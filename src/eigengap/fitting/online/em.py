@@ -1,14 +1,14 @@
-"""Online EM: parameters from rows that are gone, by the statistics expected of them when they went.
+"""Online EM: parameters from past rows, by their expected statistics when they were discarded.
 
 The M-step maximises the sum of three expected statistics: those of complete rows, computed anew at
 each step from their moments; of the incomplete rows that are still there, computed anew too; and of
-rows that are gone, which stay as they were (Cappe and Moulines 2009). Each step raises the
+past rows, which are not updated (Cappe and Moulines 2009). Each step raises the
 log-likelihood of the first two plus the variational free energy of the third,
 
-    E_q[ln p(x, z)] + H(q),   q the posterior of z when the row went,
+    E_q[ln p(x, z)] + H(q),   q the posterior of z when the row was discarded,
 
 which the loop guards. Parameter expansion (`statistics.expected.gaussian.expand`) moves the latent
-axes, and the statistics of rows that are gone are moved with them.
+axes, and the statistics of past rows are moved with them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class StreamUnits:
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """Incomplete rows that are gone: what was expected of them, and the parameters by then."""
+    """Incomplete past rows: their expected statistics, and the parameters at the time."""
 
     units: StreamUnits
     parameters: Parameters
@@ -124,7 +124,7 @@ class Present:
     """Rows that are still there: complete ones by their moments, incomplete ones as they are."""
 
     units: StreamUnits  # in which to measure them
-    observed_w: Array  # (d,) of all rows so far, whether they are gone or not
+    observed_w: Array  # (d,) of all rows so far, past and present
     moments: Moments
     kept: Kept
 
@@ -139,19 +139,19 @@ def settled_first(units: StreamUnits, kept: Kept, fit: GaussianFit, spec: Stream
 
 
 def settled_next(settled: Settled, present: Present, spec: StreamSpec) -> Settled:
-    """A later chunk: the parameters after it, and its rows among those that are gone."""
+    """A later chunk: the parameters after it, and its rows among the past ones."""
     problem = OnlineProblem.of(settled, present, spec)
     state, _, _ = problem.run(replace(spec.options, max_iter=STEPS, watch=None))
-    at, gone = problem.parameters(state), problem.statistics(state)
+    at, past = problem.parameters(state), problem.statistics(state)
     assert problem.chunk is not None
     chunk = Expected.of(problem.chunk, at)
-    return Settled(present.units, at, gone.merge(times(chunk, problem.chunk_counts)))
+    return Settled(present.units, at, past.merge(times(chunk, problem.chunk_counts)))
 
 
 def fit_settled(settled: Settled, present: Present, spec: StreamSpec) -> GaussianFit:
     """The model of all rows so far, in units of the scaled columns where scale=True.
 
-    Its log-likelihood is not known: that of rows that are gone cannot be had from their statistics.
+    Its log-likelihood is not known: the statistics of past rows do not determine theirs.
     """
     problem = OnlineProblem.of(settled, present, spec)
     state, trace, converged = problem.run(spec.options)
@@ -174,7 +174,7 @@ class OnlineState(LoopState):
     """Where online EM stands."""
 
     theta: Array  # (p,) the parameters, packed
-    A: Array  # statistics of the rows that are gone, by the current latent axes: see `Expected`
+    A: Array  # statistics of the past rows, by the current latent axes: see `Expected`
     B: Array
     latent: Array
     log_det: float = 0.0  # of the change of the latent axes so far
@@ -188,7 +188,7 @@ class OnlineProblem:
     units: Units  # of the scaled columns
     constraints: Constraints
     start: Parameters
-    gone: Expected  # rows that are gone, counted as they are to count
+    past: Expected  # of past rows, with their weight
     complete: ObservedRows | None
     chunk: ObservedRows | None
     chunk_counts: float  # how often a row of the chunk counts
@@ -215,7 +215,7 @@ class OnlineProblem:
             units=units,
             constraints=how,
             start=replace(settled.parameters, psi=np.maximum(psi, how.floor)),
-            gone=times(settled.expected, (1.0 - gamma) * (before + now) / before),
+            past=times(settled.expected, (1.0 - gamma) * (before + now) / before),
             complete=complete,
             chunk=chunk if now > 0.0 else None,
             chunk_counts=counts,
@@ -224,19 +224,19 @@ class OnlineProblem:
 
     @cached_property
     def packing(self) -> Packing:
-        return Packing(self.units, self.constraints, (self.gone.q,))
+        return Packing(self.units, self.constraints, (self.past.q,))
 
     def parameters(self, state: OnlineState) -> Parameters:
         return self.packing.unpack(state.theta)[0][0]
 
     def statistics(self, state: OnlineState) -> Expected:
-        """Those of the rows that are gone."""
-        return replace(self.gone, A=state.A, B=state.B, latent=state.latent)
+        """Those of the past rows."""
+        return replace(self.past, A=state.A, B=state.B, latent=state.latent)
 
     def run(self, options: EMOptions) -> tuple[OnlineState, Trace, bool]:
         """Plain EM until no parameter moves by more than tol."""
-        gone = self.gone
-        start = OnlineState(self.packing.pack([self.start]), gone.A, gone.B, gone.latent)
+        past = self.past
+        start = OnlineState(self.packing.pack([self.start]), past.A, past.B, past.latent)
         return iterate(
             lambda state: self.step(state, options.tol),
             start,
@@ -246,45 +246,45 @@ class OnlineProblem:
         )
 
     def step(self, state: OnlineState, tol: float) -> Step:
-        now, gone, how = self.parameters(state), self.statistics(state), self.constraints
-        total, value = gone, -self.log_jacobian + log_prior(now, how)
+        now, past, how = self.parameters(state), self.statistics(state), self.constraints
+        total, value = past, -self.log_jacobian + log_prior(now, how)
         for rows, counts in ((self.complete, 1.0), (self.chunk, self.chunk_counts)):
             if rows is not None:
                 part = times(Expected.of(rows, now, STEPS), counts)
                 total, value = total.merge(part), value + part.log_likelihood
-        value += _free_energy(gone, now) - gone.sum_w * state.log_det
-        value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
+        value += _free_energy(past, now) - past.sum_w * state.log_det
+        value -= _free_energy(self.past, self.start)  # so that it begins with the present rows'
         fell = value < state.value - rounding_of(state.value, total.cells)
         if fell and not has_vanishing_noise(now, how.floor):
             raise fall(state.value, value, total.cells)
         updated, log_det = maximise(total, now, how), state.log_det
         if not how.has_prior:
             mean, root = _expansion(total, how)
-            gone = in_other_latents(gone, mean, root)
+            past = in_other_latents(past, mean, root)
             log_det += float(np.sum(np.log(np.diag(root))))
         theta = self.packing.pack([updated])
         change = float(np.max(np.abs(theta - state.theta), initial=0.0))
-        after = OnlineState(theta, gone.A, gone.B, gone.latent, log_det, value)
+        after = OnlineState(theta, past.A, past.B, past.latent, log_det, value)
         return Step(after, value, change, done=change <= tol)
 
 
-def _free_energy(gone: Expected, at: Parameters) -> float:
-    """E[ln p(x, z)] of rows that are gone; their entropy changes with the latent axes alone."""
+def _free_energy(past: Expected, at: Parameters) -> float:
+    """E[ln p(x, z)] of past rows; their entropy changes with the latent axes alone."""
     both = np.vstack([at.W.T, at.delta])  # (q + 1, d)
-    crossed = 2.0 * gone.B - times_packed(gone.A, both)
-    squares = gone.squares - np.einsum("kd,kd->d", both, crossed)
-    of_cells = float(gone.observed() @ np.log(2.0 * pi * at.psi) + np.sum(squares / at.psi))
-    diagonal = np.cumsum(np.arange(1, gone.q + 1)) - 1
-    of_latents = gone.q * gone.sum_w * log(2.0 * pi) + float(np.sum(gone.latent[diagonal]))
+    crossed = 2.0 * past.B - times_packed(past.A, both)
+    squares = past.squares - np.einsum("kd,kd->d", both, crossed)
+    of_cells = float(past.observed() @ np.log(2.0 * pi * at.psi) + np.sum(squares / at.psi))
+    diagonal = np.cumsum(np.arange(1, past.q + 1)) - 1
+    of_latents = past.q * past.sum_w * log(2.0 * pi) + float(np.sum(past.latent[diagonal]))
     return -0.5 * (of_cells + of_latents)
 
 
-def _gain(before: float, now: float, gone: Expected) -> float:
+def _gain(before: float, now: float, past: Expected) -> float:
     """Weight of a chunk of `now` rows relative to `before` others: (1 + a) / (t + a) of chunks.
 
     The more is missing, the more the statistics of early rows owe to parameters that were poorer.
     """
-    missing = 1.0 - gone.cells / (gone.sum_w * gone.A.shape[1])
+    missing = 1.0 - past.cells / (past.sum_w * past.A.shape[1])
     least, more = HASTE
     a = least + more * missing**2
     return float((1.0 + a) * now / (before + (1.0 + a) * now))

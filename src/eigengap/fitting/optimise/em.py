@@ -160,7 +160,7 @@ OUTCOME = ("best", "value", "top", "top_value", "idle", "given_up")
 
 @dataclass(frozen=True, eq=False)
 class EMResult:
-    theta: Array  # (p,) where the objective was last evaluated
+    theta: Array  # (p,) where it ended, or the best point if it did not converge
     objective: float
     converged: bool
     trace: Trace
@@ -188,7 +188,7 @@ def em(
     ends after IDLE such steps. `boundary_step` may now and then propose a point at the boundary, in
     a direction in which the map converges slowly.
 
-    `is_degenerate` says of a point whether rounding may be larger there than the guard allows
+    `is_degenerate` is True of a point where rounding may be larger there than the guard allows
     (a noise of almost zero): after a fall at or from such a point the climb continues from the
     best point so far; without a slope the fit ends there, unconverged. A fall anywhere else raises.
     """

@@ -105,7 +105,7 @@ def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Arr
         if lam[0] < -NEGATIVE:  # far below: nothing is proved, and the way up is plain
             return lam, V
     except ArpackNoConvergence:
-        pass  # no eigenvalue that stands out below
+        pass  # no separate eigenvalue at the lower end
     try:
         factor = symmetric_lu(M + NEGATIVE * scipy.sparse.eye_array(problem.n))
     except RuntimeError:  # -NEGATIVE is an eigenvalue

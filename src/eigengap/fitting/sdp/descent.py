@@ -5,7 +5,7 @@
 Maximum variance unfolding is of this form (B = I), structure preserving embedding too (rows of B
 compare two pairs). Burer and Monteiro (2003): with Y (n, r) in place of K, positive
 semidefiniteness is free of charge. What is lost is convexity; `fitting.sdp.certificate` gives it
-back by a bound from the multipliers, and says which direction to add to Y where the rank was too
+back by a bound from the multipliers, and finds the direction to add to Y where the rank was too
 low. Constraints enter by an augmented Lagrangian (Hestenes 1969, Powell 1969; for ranges
 Rockafellar 1973). A constraint may be soft, at a price of `cap` for each unit by which it is
 missed: its multiplier then ends at the cap. Each subproblem

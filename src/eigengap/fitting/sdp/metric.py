@@ -93,8 +93,8 @@ class Metrics:
             solve = made(2.0 * w, stiff, E, damping)
             return Metric(lambda G: solve(G.ravel()).reshape(G.shape))
         lam = np.linalg.eigvalsh(E.T @ E)  # in how many directions the differences lie:
-        spread = float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
-        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, spread)
+        directions = float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
+        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, directions)
         if self.kind == "diagonal":
             degree = np.bincount(problem.i, shared, problem.n)
             degree += np.bincount(problem.j, shared, problem.n)

@@ -3,7 +3,7 @@
     maximise  <C, K>   subject to   low <= B D(K) <= high,   K = Y Y' psd, centred,
 
 where D(K)_e = K_ii - 2 K_ij + K_jj = |y_i - y_j|^2 over a list of pairs e = {i, j}. Every
-derivative is a Laplacian of the pairs times Y: no n x n matrix is formed. How it is solved says
+derivative is a Laplacian of the pairs times Y: no n x n matrix is formed. It is solved in
 `fitting.sdp.descent`.
 """
 

@@ -220,7 +220,7 @@ def _columns(Y: Array, q: int) -> Array:
 # Adjacency matrices -------------------------------------------------------------------------
 
 NO_WEIGHTS = (
-    "structure knows no weights: pass (A > 0) where these are weights of edges; distances take "
+    "structure takes no weights: pass (A > 0) where these are weights of edges; distances take "
     'affinity="rows" and metric="precomputed"'
 )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError
-from eigengap.images.restored import Restored
+from eigengap.images.image import Restored
 
 Bytes = NDArray[np.uint8]  # (h, w, 3)
 
@@ -50,13 +50,13 @@ def before_and_after(
     low, high = _range(np.asarray(restored))
     with_missing, missing = _with_missing(damaged, mask, low, high)
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
-    spread, largest = shades(restored.sd)
+    sd, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
     white = f"white = {_figure(largest)}{unit}" if np.nanmax(restored.sd) > 0 else "white: unknown"
     panels += [
         (("as it was" if original is None else "damaged") + missing, with_missing),
         ("restored", _shown(np.asarray(restored), low, high)),
-        (f"standard deviation, {white}", spread),
+        (f"standard deviation, {white}", sd),
     ]
     times = _enlargement(*damaged.shape[:2])
     return side_by_side(
@@ -133,7 +133,7 @@ def _range(image: NDArray[Any]) -> tuple[float, float]:
     if image.dtype.kind == "u":
         return 0.0, float(np.iinfo(image.dtype).max)
     low, high = float(np.nanmin(image)), float(np.nanmax(image))
-    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # of less, nothing would be seen
+    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # less would be invisible
         return 0.0, 1.0
     return low, high if high > low else low + 1.0
 
@@ -146,14 +146,17 @@ def _shown(image: NDArray[Any], low: float, high: float) -> Bytes:
 
 
 def _with_missing(image: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
-    """The image, its gaps in colour, and words for that."""
-    shown = _shown(image, low, high).copy()
-    missing = _missing(_without_opacity(image), mask)
+    """The image, what is missing in colour, and words for that."""
+    shown, plain = _shown(image, low, high), _without_opacity(image)
+    missing = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
+    if mask is not None:
+        given = np.asarray(np.asarray(mask) != 0)
+        missing = missing | (given[..., None] if given.ndim == 2 else given[..., : plain.shape[2]])
     whole = np.asarray(missing.all(axis=2, keepdims=True))  # (h, w, 1)
-    # An image that is mostly gaps would be mostly magenta.
+    # An image that is mostly missing would be mostly magenta.
     in_magenta = bool(whole.any() and missing.mean() < 0.5)
     shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
-    if missing.shape[2] == 3:
+    if plain.shape[2] == 3:
         shown[missing & ~whole] = 0
     if not missing.any():
         return shown, ""
@@ -162,28 +165,16 @@ def _with_missing(image: NDArray[Any], mask: Any, low: float, high: float) -> tu
     return shown, f", missing in {'magenta' if in_magenta else 'black'}"
 
 
-def _missing(image: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
-    """(h, w, c) True where an entry is missing."""
-    plain = image[..., None] if image.ndim == 2 else image
-    missing = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
-    if mask is None:
-        return np.asarray(missing)
-    given = np.asarray(np.asarray(mask) != 0)
-    wide = given[..., None] if given.ndim == 2 else given[..., : plain.shape[2]]
-    return np.asarray(missing | wide)
-
-
 def _without_opacity(image: NDArray[Any]) -> NDArray[Any]:
-    if image.ndim == 3 and image.shape[2] in (2, 4):
-        return image[..., :-1]
-    return image
+    """(h, w, c)."""
+    wide = image[..., None] if image.ndim == 2 else image
+    return wide[..., :-1] if wide.shape[2] in (2, 4) else wide
 
 
 def _colour(image: NDArray[Any]) -> Bytes:
-    if image.ndim == 3 and image.shape[2] >= 3:
-        return np.ascontiguousarray(image[..., :3], dtype=np.uint8)
-    grey = image if image.ndim == 2 else image[..., 0]
-    return np.repeat(grey[..., None], 3, axis=2).astype(np.uint8)
+    wide = image[..., None] if image.ndim == 2 else image
+    colours = wide[..., :3] if wide.shape[2] >= 3 else wide[..., :1]
+    return np.array(np.broadcast_to(colours, (*wide.shape[:2], 3)), dtype=np.uint8)
 
 
 def _pillow() -> tuple[Any, Any, Any]:

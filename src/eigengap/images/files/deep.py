@@ -54,7 +54,7 @@ def ppm_in_grey(data: bytes, image: Any) -> bytes | None:
 
 
 def with_opacity(pixels: Pixels, missing: Any) -> Pixels:
-    """With a last channel that is 0 where a pixel has the colour that is to be seen through."""
+    """With a last channel that is 0 where a pixel has the transparent colour."""
     deep = pixels[..., None] if pixels.ndim == 2 else pixels
     observed = np.any(deep != np.asarray(missing, np.uint16), axis=2, keepdims=True)
     return np.concatenate([deep, observed * np.uint16(TOP)], axis=2)

@@ -93,7 +93,7 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     ------
     UnreadableError
         The file is no image, is damaged, or is of a kind that has no such array: the message
-        says what is in it.
+        names what is in it.
     FileNotFoundError, PermissionError, IsADirectoryError
         As opening any file.
     """
@@ -174,7 +174,7 @@ def _opened(data: bytes) -> Any:
 
 @contextmanager
 def _in_silence(silent: bool) -> Iterator[None]:
-    """Pillow warns of every tag of a damaged TIFF: it is read, or an error says why it is not.
+    """Pillow warns of every tag of a damaged TIFF: it is read, or an error gives the reason.
 
     The filters of warnings belong to the whole process, hence only where there is need, and one
     thread at a time.
@@ -199,20 +199,15 @@ def _array(image: Any, data: bytes, where: str) -> NDArray[Any]:
         stored = sixteen_bits(lambda: _opened(data), rawmode)
     elif mode.startswith("I") or mode == "F":
         stored = _kept(np.asarray(image), where)
+    elif mode not in MODES:
+        raise UnreadableError(where, f"its colours are {mode}; save it as grey or RGB first")
     else:
-        return _of_bytes(image, missing, where)
+        plain, see_through = MODES[mode]
+        return np.array(image.convert(plain if missing is None else see_through))
     if image.format == "TIFF":  # what Pillow leaves as it is stored: samples of more than 8 bits
         tags = image.tag_v2
         stored = _as_observed(stored, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
     return stored if missing is None else with_opacity(stored, missing)
-
-
-def _of_bytes(image: Any, missing: Any, where: str) -> NDArray[Any]:
-    """Of a mode of Pillow with 8 bits or fewer."""
-    if image.mode not in MODES:
-        raise UnreadableError(where, f"its colours are {image.mode}; save it as grey or RGB first")
-    plain, see_through = MODES[image.mode]
-    return np.array(image.convert(plain if missing is None else see_through))
 
 
 def _as_observed(
@@ -248,7 +243,7 @@ def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def _upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Turned and mirrored as the camera's note on its orientation (EXIF 274) says."""
+    """Turned and mirrored by the orientation in the metadata (EXIF 274)."""
     if orientation in (2, 4, 5, 7):
         pixels = np.fliplr(pixels)
     turns = {3: 2, 4: 2, 5: 1, 6: -1, 7: -1, 8: 1}.get(orientation, 0)
@@ -285,7 +280,7 @@ def write_image(
     FileNotFoundError
         There is no such folder.
     ValueError
-        The format cannot hold the array: the message says which can.
+        The format cannot hold the array: the message names one that can.
     """
     where = os.fsdecode(path)
     form = format_of(where)
@@ -372,7 +367,7 @@ def _with_nan(array: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
     if hidden:
         raise ValueError(
             f"{where}: {hidden} of the {array.size} samples are hidden by a mask, which whole "
-            "numbers have no place for: fill them in first, with inpaint_image(array) or "
+            "numbers have no place for: impute them first, with inpaint_image(array) or "
             "array.filled(0), or give float32 and name a .tif file, in which they are NaN"
         )
     return np.asarray(array.data)

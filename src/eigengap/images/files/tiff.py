@@ -2,8 +2,8 @@
 
 Pillow has no place for real samples in colour, of 64 bits, or in five channels, which instruments
 and other packages write. Read here are samples of 8 to 64 bits in either byte order, in strips or
-tiles, channels beside or after one another, as they are or deflated, with or without a predictor,
-also in BigTIFF; palettes, other compressions and the like are left to Pillow. What is written is
+tiles, channels interleaved or not, as they are or deflated, with or without a predictor,
+also in BigTIFF; palettes and other compressions are left to Pillow. What is written is
 the plainest form: one deflated strip.
 
 A directory may say anything. Only the tags that are known here are looked at, and nothing takes
@@ -12,7 +12,6 @@ more time or memory than a file of that length can need.
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ def elsewhere() -> str:
 
 
 class DamagedError(ValueError):
-    """A TIFF whose directory is cut, or points beyond the file: nobody can read it."""
+    """A TIFF whose directory is cut, or points beyond the file: it cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ def is_tiff(data: bytes) -> bool:
 
 
 def trouble(data: bytes) -> str:
-    """Why a TIFF that nobody reads is not read: what it holds; "" for what is no TIFF."""
+    """Why a TIFF cannot be read: what it holds; "" for what is no TIFF."""
     if not is_tiff(data):
         return ""
     try:
@@ -129,11 +128,11 @@ def trouble(data: bytes) -> str:
     return f"{held}, and damaged"
 
 
-# Samples as they are seen --------------------------------------------------------------------
+# Samples as they are displayed ---------------------------------------------------------------
 
 
 def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels:
-    """More is brighter, and colours are not darkened by what can be seen through them."""
+    """More is brighter, and colours are not darkened by their transparency."""
     if samples.ndim == 2 or len(extra) >= samples.shape[2]:
         extra = ()
     most = None if samples.dtype.kind == "f" else np.iinfo(samples.dtype).max
@@ -148,7 +147,7 @@ def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pi
             if what in (PREMULTIPLIED, OPACITY):
                 inverted[..., -k] = samples[..., -k]
         samples = inverted
-    if PREMULTIPLIED in extra:  # divided by opacity; black where nothing is seen
+    if PREMULTIPLIED in extra:  # divided by opacity; black where it is transparent
         colours = samples.shape[2] - len(extra)
         opacity = samples[..., colours + extra.index(PREMULTIPLIED), None].astype(np.float64)
         full = np.divide(most or 1.0, opacity, out=np.zeros_like(opacity), where=opacity != 0)
@@ -159,7 +158,7 @@ def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pi
 
 
 def opacity_is_last(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> bool:
-    """Whether the last of 2 or 4 channels is opacity: the file says so, or has one beside RGB."""
+    """Whether the last of 2 or 4 channels is opacity: by its tags, or as the fourth with RGB."""
     if samples.ndim == 2 or samples.shape[2] not in (2, 4) or len(extra) > 1:
         return False
     return extra[-1:] in ((PREMULTIPLIED,), (OPACITY,)) or photometric == RGB
@@ -281,10 +280,7 @@ def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
     if not len(places) == len(lengths) == n:
         raise ValueError("not as many strips or tiles as the image has")
     if float(np.sum(lengths.astype(np.float64))) > SHARED * len(fields.data):
-        raise DamagedError(
-            "the TIFF in it is damaged: its strips or tiles lie beyond its end, or are the same "
-            "bytes again and again"
-        )
+        raise DamagedError("its strips or tiles are the same bytes again and again")
     return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])
 
 
@@ -327,8 +323,6 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
 
     `opacity` is whether the last channel is one.
     """
-    from PIL import TiffImagePlugin
-
     rows = pixels[..., None] if pixels.ndim == 2 else pixels
     h, w, c = rows.shape
     little = rows.astype(rows.dtype.newbyteorder("<"))
@@ -337,14 +331,23 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
     colours = c - opacity
     basic = 3 if colours == 3 else 1  # that the photometric interpretation speaks of
     extra = [UNSPECIFIED] * (colours - basic) + [OPACITY] * opacity
-    directory = TiffImagePlugin.ImageFileDirectory_v2()
-    directory.update({
-        WIDTH: w, HEIGHT: h, BITS: (bits,) * c, COMPRESSION: DEFLATE,
-        PHOTOMETRIC: RGB if basic == 3 else GREY, STRIPS: 0, CHANNELS: c, ROWS: h,
-        STRIP_BYTES: len(strip), PLANAR: 1, NUMBER: (number,) * c,
-    })  # fmt: skip
-    if extra:
-        directory[EXTRA] = tuple(extra)
-    buffer = io.BytesIO()
-    directory.save(buffer)  # which counts places of strips from its own end
-    return buffer.getvalue() + strip
+    fields: list[tuple[int, list[int], bool]] = [  # tag, values, whether they are long
+        (WIDTH, [w], True), (HEIGHT, [h], True), (BITS, [bits] * c, False),
+        (COMPRESSION, [DEFLATE], False), (PHOTOMETRIC, [RGB if basic == 3 else GREY], False),
+        (STRIPS, [8], True), (CHANNELS, [c], False), (ROWS, [h], True),
+        (STRIP_BYTES, [len(strip)], True), (PLANAR, [1], False),
+        *([(EXTRA, extra, False)] if extra else []), (NUMBER, [number] * c, False),
+    ]  # fmt: skip
+    strip += b"\0" * (len(strip) % 2)  # the directory begins at an even place
+    start = 8 + len(strip)
+    after = start + 2 + 12 * len(fields) + 4  # where values that do not fit into their entry go
+    entries, long_values = b"", b""
+    for tag, values, is_long in fields:
+        data = struct.pack(f"<{len(values)}{'I' if is_long else 'H'}", *values)
+        place = struct.pack("<I", after + len(long_values))
+        if len(data) > 4:
+            long_values += data
+            data = place
+        entries += struct.pack("<HHI", tag, 4 if is_long else 3, len(values)) + data.ljust(4, b"\0")
+    directory = struct.pack("<H", len(fields)) + entries + struct.pack("<I", 0)
+    return b"II*\0" + struct.pack("<I", start) + strip + directory + long_values

@@ -39,7 +39,7 @@ from eigengap.models.gaussian.posterior import Posterior
 
 @dataclass(frozen=True, eq=False)
 class Gammas:
-    """What variational Bayes knows of k precisions: independent Gamma variables.
+    """The variational posterior of k precisions: independent Gamma variables.
 
     Their density is b^a x^(a - 1) exp(-b x) / Gamma(a).
     """

@@ -2,14 +2,14 @@
 
     x = W z + mu + e,   z ~ N(0, I_q),   e ~ N(0, diag(psi))
 
-Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any
-psi >= 0. A value does not know how it was fitted. NaN marks a missing value; every method takes
-incomplete rows and marginalises over them exactly. No method but `covariance` and `precision`
+Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any psi >=
+0. A value does not know how it was fitted. NaN marks a missing value; every method takes incomplete
+rows and marginalises over the missing values exactly. No method but `covariance` and `precision`
 forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): everything is
 then the limit in which all of them vanish at one rate, psi_j = epsilon noise_unit_j^2
-(`near_exact`). Without any noise W E[z | x] is the orthogonal projection. Densities exist as long
-as the covariance of what was observed is regular; where it is not, the limit of ln p is -inf off
-the model's plane and inf on it, and `log_likelihood` raises `SingularModelError`.
+(`noiseless`). Without any noise W E[z | x] is the orthogonal projection. Densities exist as long as
+the covariance of what was observed is regular; where it is not, the limit of ln p is -inf off the
+model's plane and inf on it, and `log_likelihood` raises `SingularModelError`.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Cells:
 
     @cached_property
     def constraints(self) -> tuple[NDArray[np.bool_], Constraints]:
-        """Which cells count as exact, and what they say of z.
+        """Which cells count as exact, and what they determine of z.
 
         Those without noise; and those of vanishing noise, unless they and others of little noise
         contradict each other, when it is their noise that decides between them.
@@ -172,7 +172,7 @@ class Cells:
 
 
 def constraints(W: Array, unit: Array, size: Array) -> Constraints:
-    """What cells without noise say of z: a complete orthogonal decomposition of W / unit (m, q).
+    """Equations in z of cells without noise: complete orthogonal decomposition of W / unit (m, q).
 
     `size` (m,) is that of the numbers which each row comes from, by which rounding is judged.
     """

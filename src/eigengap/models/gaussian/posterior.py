@@ -47,7 +47,7 @@ from eigengap.wording import words
 # residuals, and z refined by them: a few more products of size n d q.
 CANCELS, FAR = 1e3, 1e3
 REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
-# w^T w / psi beyond which they lose more than about half of the digits: `noiseless` takes over.
+# w^T w / psi beyond which these products lose about half of their digits: `noiseless` takes over.
 NEARLY_EXACT = 1e7
 
 LOG_RANGE = 600.0  # |ln| of a product of variances that neither over- nor underflows

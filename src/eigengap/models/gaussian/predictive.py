@@ -286,8 +286,8 @@ class PlugIn:
 def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
     """The same density with one component fewer, where there are as many as features.
 
-    W W^T of full rank is W' W'^T + lam I in d - 1 components, lam its smallest eigenvalue: what the
-    rows say about the density is then said of parameters that have noise to be judged by.
+    W W^T of full rank is W' W'^T + lam I in d - 1 components, lam its smallest eigenvalue: the
+    uncertainty of the density is then that of parameters of a model with noise.
     """
     if model.q < model.d or np.any(model.psi > 0.0) or not model.d:
         return model

@@ -10,7 +10,7 @@ mean a and covariance A (0 on observed values). For two independent rows and the
 Gaussian processes). For the linear kernel it is a_x' a_y. A row with itself is no pair of
 independent rows: E k(x, x) = b, and |a|^2 + tr A. The matrix of all pairs is an average of kernel
 matrices of completed tables, hence positive. M is d x d and there is one for each pair of patterns
-of missing values: `work` says how much that is, and `MOST_WORK` is the limit.
+of missing values: `work` is their cost, and `MOST_WORK` is the limit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ExpectedKernel(Kernel):
                 some = np.arange(start, min(start + step, len(y.cov)))
                 chosen = some if x.has_missing[p] else some[y.has_missing[some]]
                 if len(chosen):
-                    self._fill(self.kernel, K, x, p, y, chosen)
+                    self._put_patterns(self.kernel, K, x, p, y, chosen)
         return K
 
     def diagonal(self, X: Rows) -> Array:
@@ -81,7 +81,7 @@ class ExpectedKernel(Kernel):
         pairs = len(X) * rows[1] + len(Y) * rows[0]
         return float(patterns[0] * patterns[1] * d**3 + pairs * d**2)
 
-    def _fill(
+    def _put_patterns(
         self, kernel: RBF, K: Array, x: _Gaussians, p: int, y: _Gaussians, some: NDArray[np.intp]
     ) -> None:
         """The rows of x of pattern p against the rows of y of some patterns, in K."""

@@ -38,7 +38,7 @@ class AffineMap:
 
 @dataclass(frozen=True, eq=False)
 class ColumnMap:
-    """x -> (x - mean) / scale, and back. The diagonal case of `AffineMap`; a gap stays a gap."""
+    """x -> (x - mean) / scale, and back. The diagonal `AffineMap`; missing values stay so."""
 
     mean: Array  # (d,)
     scale: Array  # (d,) positive

@@ -287,9 +287,9 @@ class Network:
         has whitened principal components then. A code that does not vary keeps its unit.
         """
         lam, V = np.linalg.eigh(covariance)
-        spread = np.sqrt(np.where(lam > 1e-12 * max(float(lam[-1]), 1e-300), lam, 1.0))
-        white = self.recoded(V / spread, mean)
-        J = white.slopes((Z - mean) @ (V / spread))
+        sd = np.sqrt(np.where(lam > 1e-12 * max(float(lam[-1]), 1e-300), lam, 1.0))
+        white = self.recoded(V / sd, mean)
+        J = white.slopes((Z - mean) @ (V / sd))
         moved, R = np.linalg.eigh(np.einsum("nqd,nrd->qr", J, J))
         R = R[:, np.argsort(-moved)]
         signs = sign_rule(np.mean(J, axis=0).T @ R)

@@ -264,23 +264,18 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
     cells = cells[np.argsort(found.value[cells], kind="stable")]
     if len(cells) > MOST_CELLS:
         cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
+    some = found.some(cells)
     known = observed[~np.isnan(observed)]
-    low = min(float(known.min(initial=np.inf)), float(found.low[cells].min()))
-    high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
+    low = min(float(known.min(initial=np.inf)), float(some.low.min()))
+    high = max(float(known.max(initial=-np.inf)), float(some.high.max()))
     pad = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
     y = y_axis("value", name, scale=scale, axis=alt.Axis(tickCount=6))
-    bars = data(
-        k=np.arange(1, len(cells) + 1),
-        value=found.value[cells],
-        low=found.low[cells],
-        high=found.high[cells],
-        row=table.at[found.row[cells]],
-    )
+    k, row = np.arange(1, len(cells) + 1), table.at[some.row]
+    bars = data(k=k, value=some.value, low=some.low, high=some.high, row=row)
     bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
-    x = x_axis("k", "imputed value", axis=bare_x)
     tip = tips(row="#row", value="#imputed", low="#from", high="#to")
-    base = alt.Chart(bars).encode(x=x, tooltip=tip)
+    base = alt.Chart(bars).encode(x=x_axis("k", "imputed value", axis=bare_x), tooltip=tip)
     bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False))
     intervals = alt.layer(
         base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
@@ -318,31 +313,23 @@ def _calibration(
         known = table_of(truth, estimator, most=max(len(table.at), 1))
         if known.n != table.n:
             raise ValueError(f"truth has {known.n} rows, and X has {table.n}")
-    found = calibration(
-        estimator,
-        table.X,
-        truth=None if known is None else known.X,
-        share=held_out if held_out is not None else 0.1,
-        level=level,
-    )
+    share = 0.1 if held_out is None else held_out
+    true = None if known is None else known.X
+    found = calibration(estimator, table.X, truth=true, share=share, level=level)
     if chosen is not None:
         at = np.flatnonzero(found.imputations.column == chosen)
         if len(at) == 0:
-            raise ValueError("no cell of this column was hidden")
+            raise ValueError("no value of this column was held out")
         found = Calibration(found.imputations.some(at), found.truth[at])
     chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
     n = len(found.truth)
-    whose = ""
-    if known is None:
-        whose = (
-            " The model was fitted with these cells, unless these are new rows: that flatters it."
-        )
-    which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
+    whose = " The model was fitted with these cells, unless these are new rows: that flatters it."
+    which = f"column {names[chosen]}" if chosen is not None else "all columns, standardised"
     return finish(
         chart,
-        f"How well {public_name(estimator)} predicts hidden cells",
-        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {100 * level:g} % "
-        f"intervals ({which}).{whose}",
+        f"How well {public_name(estimator)} predicts held-out values",
+        f"{100 * found.coverage:.1f} % of {n:,} held-out values lie in their {100 * level:g} % "
+        f"intervals ({which}).{whose if known is None else ''}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
         upper(table.sampling()),
         width=600,
@@ -358,8 +345,8 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     centre, unit = np.zeros(len(names)), np.ones(len(names))
     if several:  # columns in their own units cannot share an axis
         centre = np.nanmean(table.X, axis=0)
-        spread = np.nanstd(table.X, axis=0)
-        unit = np.where(spread > 0, spread, 1.0)
+        sd = np.nanstd(table.X, axis=0)
+        unit = np.where(sd > 0, sd, 1.0)
     c = f.column[kept]
     truth, value, low, high = (
         (v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,7 @@ def scores(
         A column of X, a feature or not; or labels or numbers.
     ellipses : bool or int, default=True
         Whether to draw regions that hold the score of an incomplete row with probability 95 %,
-        where the estimator knows them, and of how many rows, those that are least sure; True draws
-        30.
+        where the estimator has them, and of how many rows, the most uncertain ones; True draws 30.
     max_rows : int, default=5000
         Most rows to draw; of more a sample, always the same one.
 
@@ -101,12 +101,8 @@ def scores(
         regions = score_ellipses(estimator, table.X, positions, most=most)
     draw = _line if len(positions) == 1 else _plane
     chart = draw(table, T[:, list(positions)], colour, regions, titles)
-    return finish(
-        chart,
-        f"Scores of {name}",
-        *_notes(table, regions, colour, alone=len(positions) == 1),
-        width=WIDTH,
-    )
+    notes = _notes(table, regions, colour, alone=len(positions) == 1)
+    return finish(chart, f"Scores of {name}", *notes, width=WIDTH)
 
 
 def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, Colour | None]:
@@ -131,11 +127,9 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
 
 
 def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
-    names = score_names(estimator, q)
-    try:
+    names, share = score_names(estimator, q), None
+    with suppress(AttributeError, ValueError):
         share = eigenvalues(estimator).share
-    except (AttributeError, ValueError):
-        share = None
     if share is None or len(share) < q:
         return [names[a] for a in positions]
     return [f"{names[a]} ({100 * share[a]:.1f} % of the variance)" for a in positions]
@@ -167,7 +161,7 @@ def _plane(
 
 
 def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
-    """Closed lines (e, p, 2); the first of `rows`, values of each, tells them apart."""
+    """Closed lines (e, p, 2); the first of `rows`, values of each, names them."""
     e, p = outlines.shape[:2]
     lines = data(
         x=outlines[:, :, 0].ravel(),
@@ -190,8 +184,8 @@ def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any,
 def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str]) -> Any:
     """A mark for each row."""
     missing = np.isnan(table.X).sum(axis=1)
-    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
-    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
+    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "missing": missing}
+    said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "missing": "#cells missing"}
     if colour is not None:
         columns["colour"] = colour.of_rows
         if colour.dates:
@@ -210,16 +204,16 @@ def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: 
 def _line(
     table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
-    """One component: a strip for each category, rows spread up and down so as to be seen."""
+    """One component: a strip for each category, rows jittered vertically."""
     t = T[:, 0]
-    spread = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
+    jitter = ((table.at * 0.6180339887498949) % 1.0) - 0.5  # even, and always the same
     strips, group = ["rows"], ["rows"] * len(t)
     if colour is not None and colour.is_category:
         strips, group = list(colour.levels), colour.of_rows
     where = {name: len(strips) - 1 - k for k, name in enumerate(strips)}
-    height = np.array([where[g] for g in group]) + 0.7 * spread
+    height = np.array([where[g] for g in group]) + 0.7 * jitter
     missing = np.isnan(table.X).sum(axis=1)
-    columns = {"x": t, "y": height, "row": table.at, "gaps": missing, "group": group}
+    columns = {"x": t, "y": height, "row": table.at, "missing": missing, "group": group}
     if colour is not None:
         columns["colour"] = colour.of_rows
     x = x_axis("x", titles[0], scale=alt.Scale(zero=False), axis=alt.Axis(grid=True))
@@ -249,12 +243,10 @@ def _notes(
     notes = [upper(table.sampling())]
     if regions is not None:
         incomplete = int(np.isnan(table.X).any(axis=1).sum())
-        what = "Intervals" if alone else "Ellipses"
-        which = "incomplete rows"
-        if len(regions.at) < incomplete:
-            which = f"the {len(regions.at)} least sure of {incomplete} incomplete rows"
-        level = f"{100 * regions.level:g} %"
-        notes.append(f"{what} hold the score with probability {level}: {which}.")
+        what, few = "Intervals" if alone else "Ellipses", len(regions.at)
+        some = f"the {few} least sure of {incomplete} " if few < incomplete else ""
+        probability = f"probability {100 * regions.level:g} %"
+        notes.append(f"{what} hold the score with {probability}: {some}incomplete rows.")
     if colour is not None:
         notes.append(upper(colour.note))
     return notes

@@ -1,7 +1,7 @@
 """Eigenvalues: the scree plot, and the spectrum against that of noise alone.
 
-The scree plot has the largest gap, and how many components the criteria choose. Noise alone follows
-the law of Marchenko and Pastur.
+The scree plot has the largest eigengap, and how many components the criteria choose. Noise alone
+follows the law of Marchenko and Pastur.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
+from eigengap.plots.drawing import Chart, data, dots, finish, tips, upper, words, x_axis, y_axis
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
 from eigengap.plots.numbers.spectrum import (
@@ -29,7 +29,7 @@ MOST_SHOWN = 40  # eigenvalues
 CUMULATIVE = 110  # height of the second panel
 WIDTH = 480
 LETTER = 5.7  # points that a letter of these words takes, about
-HEADROOM = 1.16  # above the largest eigenvalue, for the words on the gap
+HEADROOM = 1.16  # above the largest eigenvalue, for the words on the eigengap
 ROOM_BELOW = 45.0  # per cent of the variance at the right, above which words fit below the line
 HEIGHT = 240  # of the spectrum
 FAR = 4.0  # times the edge of noise, beyond which the axis is logarithmic
@@ -41,9 +41,9 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     Parameters
     ----------
     estimator : fitted estimator
-        One that knows a spectrum.
+        One that has a spectrum.
     choice : RankChoice, default=None
-        What the criteria for the number of components say, drawn below; None takes
+        What the criteria for the number of components choose, drawn below; None takes
         `estimator.rank_choice_` where it is there.
 
     Returns
@@ -54,7 +54,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -----
     Filled points are the components that the estimator keeps. The gap is that of the criterion
     "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
-    eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalue to the next. With missing values a model of q components has q + 1 values, q
     eigenvalues and the mean of all others; without a choice the gap is then the largest among
     these q.
 
@@ -119,25 +119,18 @@ def _values(found: Eigenvalues, shown: int, x: alt.X, last: int) -> Chart:
     layers += _dots(alt.Chart(points).encode(x=x, y=y, tooltip=tip), 75, 60)
     if found.rest is not None and shown == len(found.values):
         rest = data(k=[shown + 1], value=[found.rest], count=[found.n_rest])
-        layers.append(
-            alt.Chart(rest)
-            .mark_point(style="eg-hollow", shape="diamond", size=90, opacity=1.0)
-            .encode(
-                x=x, y=y, tooltip=tips(value="#mean of all others", count="#how many these are")
-            )
-        )
+        tip = tips(value="#mean of all others", count="#how many these are")
+        hollow: Any = {"style": "eg-hollow", "shape": "diamond", "size": 90, "opacity": 1.0}
+        layers.append(alt.Chart(rest).mark_point(**hollow).encode(x=x, y=y, tooltip=tip))
     return alt.layer(*layers).properties(width=WIDTH, height=210)
 
 
 def _dots(base: Any, kept: int, not_kept: int) -> list[Any]:
     """Components that are kept as filled points of this size, the others as hollow ones."""
+    hollow = base.transform_filter("datum.kept != 'kept'")
     return [
-        base.transform_filter("datum.kept == 'kept'").mark_point(
-            style="eg-main", filled=True, size=kept, opacity=1.0
-        ),
-        base.transform_filter("datum.kept != 'kept'").mark_point(
-            style="eg-hollow", size=not_kept, opacity=1.0
-        ),
+        dots(base, "eg-main", kept, "datum.kept == 'kept'"),
+        hollow.mark_point(style="eg-hollow", size=not_kept, opacity=1.0),
     ]
 
 
@@ -196,16 +189,13 @@ def _criteria(picks: dict[str, int], x: alt.X) -> Chart:
     names = [label(NAMES.get(name, name), 40) for name in picks]
     found = list(picks.values())
     points = data(k=[max(k, 0.5) for k in found], name=names, pick=found)
-    y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(grid=True)))
+    y = alt.Y(field="name", type="nominal", title=None, sort=names, axis=alt.Axis(grid=True))
     title = alt.TitleParams(
         "what each criterion chooses", fontSize=12, fontWeight="normal", offset=4, frame="bounds"
     )
-    return (
-        alt.Chart(points)
-        .mark_point(style="eg-second", shape="triangle-up", filled=True, size=75, opacity=1.0)
-        .encode(x=x, y=y, tooltip=tips(name="criterion", pick="#chooses"))
-        .properties(width=WIDTH, height=18 * len(names), title=title)
-    )
+    marks = dots(alt.Chart(points), "eg-second", 75, shape="triangle-up")
+    chart = marks.encode(x=x, y=y, tooltip=tips(name="criterion", pick="#chooses"))
+    return chart.properties(width=WIDTH, height=18 * len(names), title=title)
 
 
 def _on_scree(found: Eigenvalues, shown: int, choice: RankChoice | None) -> list[str]:
@@ -248,7 +238,7 @@ def spectrum(estimator: Any) -> Chart:
     Of n rows of d columns of pure noise of variance sigma2 hardly an eigenvalue lies beyond
     sigma2 (1 + sqrt(d / n))^2, the edge. The bars count the known eigenvalues (as a density), every
     tick is one, the line is the density that noise would have. Which of those beyond the edge are
-    there by chance the law of Tracy and Widom tells.
+    there by chance follows from the law of Tracy and Widom.
 
     Examples
     --------
@@ -348,18 +338,16 @@ def _edge(high: float, axis: _Axis) -> list[Any]:
 def _ticks(found: AgainstNoise, axis: _Axis) -> Any:
     shown = found.values[found.values >= axis.domain[0]][:2000]
     k = np.arange(1, len(shown) + 1)
-    beyond = np.where(shown > found.law.edges[1], "beyond the edge", "within noise")
-    points = data(value=shown, k=k, where=beyond)
+    where = np.where(shown > found.law.edges[1], "beyond the edge", "within noise")
+    points = data(value=shown, k=k, where=where)
     base = alt.Chart(points).encode(
         x=axis.encode("value"), tooltip=tips(k="#component", value="#eigenvalue", where="")
     )
     inside = base.transform_filter("datum.where == 'within noise'")
-    outside = base.transform_filter("datum.where != 'within noise'")
+    beyond = dots(base, "eg-accent", 80, "datum.where != 'within noise'", shape="triangle-down")
     return alt.layer(
         inside.mark_tick(style="eg-main", thickness=1.2, height=9).encode(y=alt.value(HEIGHT - 6)),
-        outside.mark_point(
-            style="eg-accent", shape="triangle-down", filled=True, size=80, opacity=1.0
-        ).encode(y=alt.value(HEIGHT - 8)),
+        beyond.encode(y=alt.value(HEIGHT - 8)),
     )
 
 
@@ -371,9 +359,7 @@ def _on_noise(found: AgainstNoise) -> list[str]:
         lie = "eigenvalue lies" if count == 1 else "eigenvalues lie"
         first = f"{count} {lie} beyond the edge of noise at {edge:.3g}."
         some = found.beyond_chance
-        sure = "all" if some == count > 1 else "it is" if some == count else f"the first {some}"
-        if some == 0:
-            sure = "none"
+        sure = {0: "none", count: "all" if count > 1 else "it is"}.get(some, f"the first {some}")
         first += f" Beyond what chance explains (95 %, {found.law.by_chance:.3g}): {sure}."
     law = found.law
     formula = (

@@ -155,7 +155,7 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     Notes
     -----
     An arrow that reaches the circle belongs to a variable that the two components show entirely;
-    a short one says nothing about its variable.
+    a short one carries no information on its variable.
 
     Examples
     --------
@@ -324,8 +324,7 @@ def cos2(
     table = None if X is None else table_of(X, estimator, most=MOST_READ)
     quality = variable_cos2(estimator, table)
     positions, titles = _some(axes, quality.shape[1], estimator)
-    names = names_of(estimator, len(quality))
-    plane = quality[:, positions].sum(axis=1)
+    names, plane = names_of(estimator, len(quality)), quality[:, positions].sum(axis=1)
     order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
     chart = _stack([names[j] for j in order], quality[order][:, positions], titles)
     return finish(
@@ -340,13 +339,9 @@ def cos2(
 
 def _bars(names: list[str], share: Array, title: str, even: float, *, first: bool) -> Any:
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labels=first, labelPadding=6)))
-    ends = [0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]
-    x = x_axis(
-        "share",
-        f"contribution to {title}, %",
-        scale=alt.Scale(domain=ends),
-        axis=alt.Axis(tickCount=5),
-    )
+    scale = alt.Scale(domain=[0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)])
+    ticks = alt.Axis(tickCount=5)
+    x = x_axis("share", f"contribution to {title}, %", scale=scale, axis=ticks)
     return alt.layer(
         alt.Chart(data(name=names, share=share))
         .mark_bar(style="eg-main", height={"band": 0.72})
@@ -372,12 +367,11 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     top = max(1.0, float((before + quality).max(initial=1.0)))
     x = x_axis("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False))
     base = alt.Chart(bars).encode(y=y)
+    scale = alt.Scale(domain=titles)
     blocks = base.mark_bar(style="eg-segment", height={"band": 0.72}).encode(
         x=x,
         x2="high",
-        color=alt.Color(
-            **kind("component", "component", sort=titles, scale=alt.Scale(domain=titles))
-        ),
+        color=alt.Color(**kind("component", "component", sort=titles, scale=scale)),
         tooltip=tips(name="", component="component", cos2="#cos²"),
     )
     totals = quality.sum(axis=1)
@@ -408,7 +402,7 @@ def _cos2_of_rows(estimator: Any, table: Table, axes: Any) -> Chart:
         .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6)
         .encode(x=x),
     ).properties(width=300 if len(positions) > 1 else 420, height=300)
-    parts = [histogram]
+    chart: Chart = histogram
     if len(positions) > 1:
         T = scores_of(estimator, table.X)[:, positions[:2]]
         points = data(x=T[:, 0], y=T[:, 1], colour=plane, row=table.at)
@@ -423,14 +417,14 @@ def _cos2_of_rows(estimator: Any, table: Table, axes: Any) -> Chart:
             )
             .properties(width=320, height=300)
         )
-        parts.insert(0, scatter)
+        chart = alt.hconcat(scatter, histogram, spacing=28)
+    incomplete = "What is not known of an incomplete row counts as not represented."
     return finish(
-        alt.hconcat(*parts, spacing=28) if len(parts) > 1 else parts[0],
+        chart,
         "Quality of representation (cos²) of the rows",
         f"Share of each row's squared distance from the mean along {' and '.join(titles)}; "
         f"median {middle:.2f} (dashed).",
-        "What is not known of an incomplete row counts as not represented."
-        * (not table.is_complete),
+        "" if table.is_complete else incomplete,
         upper(table.sampling()),
         width=640,
     )

@@ -65,7 +65,7 @@ def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
         title, values = label(color), one_column(X, color)
     else:
         title = "" if getattr(color, "name", None) is None else label(color.name)
-        values = listed(color)
+        values = _listed(color)
     if len(values) != table.n:
         raise ValueError(
             f"color has {len(values)} values for {table.n} rows; give one for each row of X, or "
@@ -78,13 +78,11 @@ def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
     unknown = found.count(None)
     rows = "a row" if unknown == 1 else f"{unknown} rows"
     note = f"{rows} without {title or 'a value'} in grey" if unknown else ""
-    is_days = kind == "days"
-    title = title or ("date" if is_days else "")
-    return Colour(title, values=tuple(found), note=note, dates=is_days)
+    named = title or ("date" if kind == "days" else "")
+    return Colour(named, values=tuple(found), note=note, dates=kind == "days")
 
 
-def listed(color: Any) -> list[Any]:
-    """One value for each row, of whatever holds them."""
+def _listed(color: Any) -> list[Any]:
     if getattr(getattr(color, "dtype", None), "kind", "") == "M" and isinstance(color, np.ndarray):
         return list(color)  # tolist would make numbers of them
     for method in ("to_list", "to_pylist", "tolist"):  # polars and pandas, pyarrow, NumPy
@@ -114,7 +112,7 @@ def _natural(key: str) -> tuple[int, float, str]:
 
 
 def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colour | None:
-    """A column as a colour; None where it only names the rows, or says nothing.
+    """A column as a colour; None where it only names the rows, or carries no information.
 
     Numbers of rows are a scale where they are asked for by name.
     """

@@ -11,29 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap import sources
 from eigengap.exceptions import MissingExtraError
 from eigengap.plots.numbers.rows import Look, look_at, of_pairs
 from eigengap.plots.numbers.subject import Subject
-from eigengap.sources import (
-    HEAD_BYTES,
-    CsvReader,
-    ParquetReader,
-    Source,
-    arrow_path,
-    as_source,
-    compression_of,
-    eager_frame,
-    find_dialect,
-    format_of,
-    is_dask,
-    is_field,
-    is_field_path,
-    library_of,
-    lies_elsewhere,
-    native_column,
-    open_source,
-    quote,
-)
 
 MOST_LABELS = 20  # columns beyond those of the fit
 MOST_FILE_LABELS = 8
@@ -55,7 +36,7 @@ def read(subject: Subject, X: Any, max_rows: int, seed: int) -> Look:
         if hasattr(X, "shape") or (hasattr(X, "__len__") and not isinstance(X, str)):
             n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         else:
-            source = as_source(X)
+            source = sources.as_source(X)
             n = source.n_rows if source.n_rows is not None else source.observed().rows
         return of_pairs(n, max_rows, seed)
     source = _source(subject, X)
@@ -67,31 +48,33 @@ def read(subject: Subject, X: Any, max_rows: int, seed: int) -> Look:
     return look_at(source, max_rows, seed)
 
 
-def _source(subject: Subject, X: Any) -> Source:
+def _source(subject: Subject, X: Any) -> sources.Source:
     """The columns of the fit."""
-    if isinstance(X, Source):
+    if isinstance(X, sources.Source):
         return X
     names = None if subject.names is None else list(subject.names)
     how: dict[str, Any] = {"missing_values": subject.codes}
-    if is_field(X) or is_field_path(X):
-        return as_source(X, columns=names, **how)
-    in_memory = is_dask(X) or not lies_elsewhere(X)
-    has_names = hasattr(X, "columns") if is_dask(X) else not in_memory or library_of(X) is not None
+    if sources.is_field(X) or sources.is_field_path(X):
+        return sources.as_source(X, columns=names, **how)
+    in_memory = sources.is_dask(X) or not sources.lies_elsewhere(X)
+    has_names = not in_memory or sources.library_of(X) is not None
+    if sources.is_dask(X):
+        has_names = hasattr(X, "columns")
     if names is None or not has_names:
-        return as_source(X, **how)
+        return sources.as_source(X, **how)
     if in_memory:
         found = set(_names(X))
-        lacks = [quote(name) for name in names if name not in found]
+        lacks = [sources.quote(name) for name in names if name not in found]
         if lacks:
             listed = ", ".join(lacks[:5]) + (", ..." if len(lacks) > 5 else "")
             columns = "a column" if len(lacks) == 1 else f"{len(lacks)} columns"
             raise ValueError(f"X lacks {columns} that the {subject.kind} was fitted to: {listed}")
-        return as_source(X, columns=names, **how)
+        return sources.as_source(X, columns=names, **how)
     try:
-        return open_source(X, columns=names, **how)
+        return sources.open_source(X, columns=names, **how)
     except ValueError as error:
         try:  # a file without names
-            source = open_source(X, **how)
+            source = sources.open_source(X, **how)
         except ValueError:
             raise error from None
         if source.names is not None:
@@ -108,16 +91,17 @@ def _names(X: Any) -> list[str]:
 
 def labels_of(subject: Subject, X: Any, look: Look, asked: str | None = None) -> tuple[Label, ...]:
     """Columns beyond those of the fit, the one asked for among them, and the index of a frame."""
-    if isinstance(X, Source) or is_field(X) or is_field_path(X) or subject.is_pairwise:
+    is_field = sources.is_field(X) or sources.is_field_path(X)
+    if isinstance(X, sources.Source) or is_field or subject.is_pairwise:
         return ()
-    if is_dask(X):
+    if sources.is_dask(X):
         if subject.names is None or not hasattr(X, "columns") or look.n_rows > MOST_DASK_ROWS:
             return ()
         kept = set(_others(subject, _names(X), MOST_LABELS, asked))
         others = [name for name in X.columns if str(name) in kept]
         return _of_frame(subject, X[others].compute(), look.at, asked) if others else ()
-    if library_of(X) is not None:
-        return _of_frame(subject, eager_frame(X), look.at, asked)
+    if sources.library_of(X) is not None:
+        return _of_frame(subject, sources.eager_frame(X), look.at, asked)
     # Of one file each column is read by itself; of a very long one none is.
     if not isinstance(X, str | PathLike) or subject.names is None or look.n_rows > MOST_FILE_ROWS:
         return ()
@@ -137,12 +121,12 @@ def _others(subject: Subject, names: list[str], most: int, asked: str | None) ->
     return [*kept, asked] if asked in others and asked not in kept else kept
 
 
-def _all_names(source: Source) -> list[str]:
+def _all_names(source: sources.Source) -> list[str]:
     """Names of all columns of a file, not only of those that are read from it."""
     reader = getattr(source, "reader", None)
-    if isinstance(reader, CsvReader):
+    if isinstance(reader, sources.CsvReader):
         return list(reader._dialect.names or ())
-    if isinstance(reader, ParquetReader):
+    if isinstance(reader, sources.ParquetReader):
         file = reader._opened(0)
         try:
             return [str(name) for name in file.schema_arrow.names]
@@ -163,7 +147,7 @@ def _of_frame(
         names = _names(X)
         others = set(_others(subject, names, MOST_LABELS, asked))
         places = [j for j, name in enumerate(names) if name in others]
-        found += [Label(names[j], _taken(native_column(X, j), at)) for j in places]
+        found += [Label(names[j], _taken(sources.native_column(X, j), at)) for j in places]
     return tuple(found)
 
 
@@ -180,13 +164,13 @@ def _taken(column: Any, at: NDArray[np.intp]) -> tuple[Any, ...]:
 
 def one_column(X: Any, name: str) -> list[Any]:
     """The values of the column `name`, text or numbers, of a frame, Dask frame, file or source."""
-    if isinstance(X, Source):
+    if isinstance(X, sources.Source):
         names = X.names or ()
         if name not in names:
             raise _no_such(name, names, "the source")
         j = names.index(name)
         return list(X.map(lambda block: np.asarray(block.values[:, [j]], dtype=float)).ravel())
-    if library_of(X) is not None or (is_dask(X) and hasattr(X, "columns")):
+    if sources.library_of(X) is not None or (sources.is_dask(X) and hasattr(X, "columns")):
         is_arrow = hasattr(X, "column_names")
         columns = list(X.column_names if is_arrow else X.columns)
         if columns.count(name) != 1:
@@ -195,18 +179,18 @@ def one_column(X: Any, name: str) -> list[Any]:
         if hasattr(column, "compute"):
             column = column.compute()
         return list(column.to_pylist() if is_arrow else column.to_list())
-    if not lies_elsewhere(X) or is_dask(X):
+    if not sources.lies_elsewhere(X) or sources.is_dask(X):
         raise ValueError(
-            f"color={quote(name)} is the name of a column, and X has no names; give the values, "
-            "one for each row"
+            f"color={sources.quote(name)} is the name of a column, and X has no names; give the "
+            "values, one for each row"
         )
     single = isinstance(X, str | Path) and Path(X).is_file()
-    kind = format_of(Path(X)).name if single else "others"
+    kind = sources.format_of(Path(X)).name if single else "others"
     if kind == "csv":
         return _of_csv(str(X), name)
     if kind == "parquet":
         return _of_parquet(str(X), name)
-    return list(np.asarray(open_source(X, columns=[name]).collect(), dtype=float).ravel())
+    return list(np.asarray(sources.open_source(X, columns=[name]).collect(), dtype=float).ravel())
 
 
 def _of_parquet(path: str, name: str) -> list[Any]:
@@ -214,7 +198,7 @@ def _of_parquet(path: str, name: str) -> list[Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
-    file = parquet.ParquetFile(arrow_path(path))
+    file = parquet.ParquetFile(sources.arrow_path(path))
     names = file.schema_arrow.names
     if name not in names:
         raise _no_such(name, names, path)
@@ -227,14 +211,18 @@ def _of_csv(path: str, name: str) -> list[Any]:
         from pyarrow import csv
     except ImportError as error:
         raise MissingExtraError("reading CSV", "pyarrow", "files") from error
-    with pa.input_stream(arrow_path(path), compression=compression_of(path)) as stream:
-        head = bytes(stream.read(HEAD_BYTES))
-    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
-    dialect = find_dialect(path, whole, frozenset())
+
+    def opened() -> Any:
+        return pa.input_stream(sources.arrow_path(path), compression=sources.compression_of(path))
+
+    with opened() as stream:
+        head = bytes(stream.read(sources.HEAD_BYTES))
+    whole = head if len(head) < sources.HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    dialect = sources.find_dialect(path, whole, frozenset())
     names = dialect.names or ()
     if names.count(name) != 1:
         raise _no_such(name, names, path)
-    with pa.input_stream(arrow_path(path), compression=compression_of(path)) as stream:
+    with opened() as stream:
         stream.read(dialect.start)
         places = [str(j) for j in range(dialect.n_columns)]
         table = csv.read_csv(
@@ -254,6 +242,6 @@ def _of_csv(path: str, name: str) -> list[Any]:
 
 
 def _no_such(name: str, names: Sequence[Any], where: str) -> ValueError:
-    listed = ", ".join(quote(str(other)) for other in names[:8])
+    listed = ", ".join(sources.quote(str(other)) for other in names[:8])
     more = ", ..." if len(names) > 8 else ""
-    return ValueError(f"color={quote(name)} is no column of {where}; it has {listed}{more}")
+    return ValueError(f"color={sources.quote(name)} is no column of {where}; it has {listed}{more}")

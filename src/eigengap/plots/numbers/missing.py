@@ -6,7 +6,7 @@ the fit, or `truth` where it is known, is not.
 
 For the report a tenth of the observed values is hidden from a fit with the same parameters and
 number of components, on the rows that are shown, and predicted. Where a fit is expensive (networks,
-Gaussian processes) the given model predicts values that it was fitted to; `refitted` says which.
+Gaussian processes) the given model predicts values that it was fitted to; `refitted` is False then.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class HeldOut:
 
     @property
     def gain(self) -> float:
-        """By how much less the cells are missed than by their column's mean; may be negative."""
+        """Relative reduction of the error compared with the column means; may be negative."""
         return 1.0 - self.overall / self.mean_overall
 
 

@@ -101,13 +101,9 @@ def detector_for(estimator: Any) -> NoveltyDetector:
             "NoveltyDetector(estimator).fit(X) takes Student noise too"
         )
     evidence = estimator.evidence_
-    ratios = novelty.noise_ratios(model, np.where(evidence.observed, model.mu, np.nan))
-    count = np.ones(len(ratios)) if evidence.count is None else evidence.count
-    weight = np.where(np.isnan(ratios), 0.0, count[:, None])
-    total = weight.sum(axis=0)
-    rho = np.where(
-        total > 0, np.sum(np.nan_to_num(ratios) * weight, axis=0) / np.maximum(total, 1e-300), 1.0
-    )
+    patterns = np.where(evidence.observed, model.mu, np.nan)
+    ratio = ArraySource(patterns, weight=evidence.count).reduce(partial(NoiseRatio.of, model))
+    rho = np.where(ratio.observed_w > 0, ratio.mean, 1.0)
     n = float(estimator.spectrum_.sum_w)
     return _detector(estimator, model, Reference.of(model, n, evidence.observed_w, rho))
 

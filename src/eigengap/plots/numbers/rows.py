@@ -17,19 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap import sources
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.sources import (
-    Block,
-    Drawn,
-    ObservedCells,
-    Source,
-    as_source,
-    dense_rows,
-    in_memory_table,
-    least_keys,
-    library_of,
-)
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import ColumnMoments
 
 MOST_ROWS = 5_000  # that a chart shows
@@ -70,7 +61,7 @@ def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any
         return X
     k = count_of("max_rows, the rows to be shown,", most)
     source = source_for(estimator, X, **how)
-    rows, at, (observed,) = _drawn(source, k, SEED, ObservedCells)
+    rows, at, (observed,) = _drawn(source, k, SEED, sources.ObservedCells)
     return Table(rows, at, observed.rows, observed.rows - observed.per_column, source.names)
 
 
@@ -79,18 +70,18 @@ def all_rows(X: Any, estimator: Any = None) -> Table:
     return table_of(X, estimator, most=np.iinfo(np.intp).max)
 
 
-def source_for(estimator: Any, X: Any, **how: Any) -> Source:
+def source_for(estimator: Any, X: Any, **how: Any) -> sources.Source:
     """X as a source with the columns of the fit."""
-    if isinstance(X, Source):
+    if isinstance(X, sources.Source):
         source = X
     else:
         names = getattr(estimator, "feature_names_in_", None)
-        by_name = library_of(X) is not None or not in_memory_table(X)
+        by_name = sources.library_of(X) is not None or not sources.in_memory_table(X)
         if names is not None and by_name and "columns" not in how:
             how["columns"] = list(names)
         if estimator is not None:
             how.setdefault("missing_values", _codes(estimator))
-        source = as_source(X, **how)
+        source = sources.as_source(X, **how)
     d = getattr(estimator, "n_features_in_", source.n_features)
     if source.n_features != d:
         raise ValueError(
@@ -131,7 +122,7 @@ def _codes(estimator: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
+class Missing(Additive):
     """Missing values of all rows."""
 
     rows: int
@@ -140,7 +131,7 @@ class Missing:
     empty_rows: int = 0  # with nothing else
 
     @classmethod
-    def of(cls, block: Block) -> Missing:
+    def of(cls, block: sources.Block) -> Missing:
         n, d = block.values.shape
         if not isinstance(block.values, np.ndarray):  # CSR: every value is observed
             return cls(n, np.zeros(d, dtype=np.intp))
@@ -151,14 +142,6 @@ class Missing:
             np.count_nonzero(missing, axis=0),
             int(np.count_nonzero(per_row)),
             int(np.count_nonzero(per_row == d)),
-        )
-
-    def merge(self, other: Missing) -> Missing:
-        return Missing(
-            self.rows + other.rows,
-            self.per_column + other.per_column,
-            self.incomplete_rows + other.incomplete_rows,
-            self.empty_rows + other.empty_rows,
         )
 
     @property
@@ -172,7 +155,7 @@ class Missing:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """All that the report knows of the table."""
+    """What the report shows of the table."""
 
     X: Array  # (m, d) float64, NaN where missing: the rows that are shown
     at: NDArray[np.intp]  # (m,) their positions, ascending
@@ -199,7 +182,7 @@ class Look:
         return len(self.at) < self.n_rows
 
 
-def look_at(source: Source, k: int, seed: int) -> Look:
+def look_at(source: sources.Source, k: int, seed: int) -> Look:
     """The statistics of all rows of a source, and k of the rows."""
     rows, at, (missing, moments) = _drawn(source, k, seed, Missing, ColumnMoments)
     return Look(rows, at, missing, np.asarray(moments.mean), np.sqrt(moments.variance))
@@ -207,7 +190,7 @@ def look_at(source: Source, k: int, seed: int) -> Look:
 
 def of_pairs(n: int, k: int, seed: int) -> Look:
     """Of a table of distances or of a graph, which has points and no columns."""
-    at, _ = least_keys(k, seed, 0, n, None)
+    at, _ = sources.least_keys(k, seed, 0, n, None)
     none: Array = np.empty(0)
     return Look(
         np.empty((len(at), 0)), np.sort(at), Missing(n, np.empty(0, dtype=np.intp)), none, none
@@ -218,17 +201,13 @@ def of_pairs(n: int, k: int, seed: int) -> Look:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
-    drawn: Drawn  # rows (m, 1 + d): the position, then the cells
+class _Pass(Additive):
+    drawn: sources.Drawn  # rows (m, 1 + d): the position, then the cells
     statistics: tuple[Any, ...]  # of all rows
-
-    def merge(self, other: _Pass) -> _Pass:
-        pairs = zip(self.statistics, other.statistics, strict=True)
-        return _Pass(self.drawn.merge(other.drawn), tuple(one.merge(two) for one, two in pairs))
 
 
 def _drawn(
-    source: Source, k: int, seed: int, *statistics: Any
+    source: sources.Source, k: int, seed: int, *statistics: Any
 ) -> tuple[Array, NDArray[np.intp], tuple[Any, ...]]:
     """k rows in the order of the table, their positions, and statistics of all rows."""
     found = source.reduce(partial(_of, k=k, seed=seed, statistics=statistics))
@@ -238,8 +217,10 @@ def _drawn(
     return rows, positions[order], found.statistics
 
 
-def _of(block: Block, k: int, seed: int, statistics: tuple[Any, ...]) -> _Pass:
-    at, keys = least_keys(k, seed, block.start, block.n_rows, None)
+def _of(block: sources.Block, k: int, seed: int, statistics: tuple[Any, ...]) -> _Pass:
+    at, keys = sources.least_keys(k, seed, block.start, block.n_rows, None)
     positions: Array = (at + block.start).astype(np.float64)
-    rows = np.column_stack([positions, dense_rows(block.values, at)])
-    return _Pass(Drawn(k, keys, rows), tuple(statistic.of(block) for statistic in statistics))
+    rows = np.column_stack([positions, sources.dense_rows(block.values, at)])
+    return _Pass(
+        sources.Drawn(k, keys, rows), tuple(statistic.of(block) for statistic in statistics)
+    )

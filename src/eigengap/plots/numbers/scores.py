@@ -75,9 +75,9 @@ def linear_view(estimator: Any) -> LinearView | None:
         unit = np.ones(density.d) if model.scale_ is None else np.asarray(model.scale_)
         standard = density.rescaled(1.0 / unit, -density.mu / unit)
         if entry_of(model).name == "PCA":
-            spread = model._whitening() if model.whiten else np.ones(model.n_components_)
+            scale = model._whitening() if model.whiten else np.ones(model.n_components_)
             U = model.components_.T
-            return LinearView(U.T / spread[:, None], U * spread, density.mu, unit, standard)
+            return LinearView(U.T / scale[:, None], U * scale, density.mu, unit, standard)
         A = standard.encoder().A
         if hasattr(model, "rotation_"):  # factors
             A = model.rotation_.T.T @ A
@@ -223,13 +223,13 @@ def mixture_numbers(
     mu = mixture.mean() / unit
     models = [model.gaussian.rescaled(1.0 / unit) for model in mixture.models]
     weights = mixture.weights
-    spread = np.hstack(
+    root = np.hstack(  # of the covariance of the mixture, without its noise
         [
             np.sqrt(w) * np.column_stack([m.W, m.mu - mu])
             for w, m in zip(weights, models, strict=True)
         ]
     )
-    U, s, _ = np.linalg.svd(spread, full_matrices=False)
+    U, s, _ = np.linalg.svd(root, full_matrices=False)
     if U.shape[1] <= max(axes):
         raise ValueError(
             f"axes={tuple(a + 1 for a in axes)}: the components of the mixture span "

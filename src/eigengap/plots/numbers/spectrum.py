@@ -1,6 +1,6 @@
-"""The eigenvalues that an estimator knows, against each other and against those of noise.
+"""The eigenvalues of an estimator, compared with each other and with those of noise.
 
-Of complete tables all are known. With missing values a model of q components knows q of them and
+Of complete tables all are known. With missing values a model of q components has q of them and
 the mean of the d - q others, its noise variance: q + 1 values. `trace_numbers` has the steps of the
 fit.
 
@@ -13,7 +13,7 @@ g = d / n, lie between a = sigma2 (1 - sqrt g)^2 and b = sigma2 (1 + sqrt g)^2 w
 where d > n, d - n of them are zero besides. An eigenvalue beyond b is not explained by noise; a
 component of variance below sigma2 sqrt g above the noise leaves no trace (Baik, Ben Arous and Peche
 2005). In a finite table the largest eigenvalue of noise is about half as often beyond b as not; it
-follows the law of Tracy and Widom (Johnstone 2001), whose 95 % quantile says what chance explains.
+follows the law of Tracy and Widom (Johnstone 2001), whose 95 % quantile bounds what is chance.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
     if getattr(model, "explained_variance_", None) is not None:
         return _of_pairs(model, model.explained_variance_, what="explained variance")
     raise AttributeError(
-        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. "
+        f"{public_name(estimator)} has no scree plot, for it has no eigenvalues. "
         f"{names_with('scree')} do"
     )
 
@@ -194,8 +194,8 @@ class MarchenkoPastur:
     def by_chance(self) -> float:
         """What the largest eigenvalue of noise exceeds in 5 % of tables (Johnstone 2001)."""
         a, b = sqrt(max(self.n - 1.0, 1.0)), sqrt(self.d)
-        spread = (a + b) * (1.0 / a + 1.0 / b) ** (1.0 / 3.0)
-        return self.sigma2 * ((a + b) ** 2 + TRACY_WIDOM * spread) / self.n
+        scale = (a + b) * (1.0 / a + 1.0 / b) ** (1.0 / 3.0)
+        return self.sigma2 * ((a + b) ** 2 + TRACY_WIDOM * scale) / self.n
 
     def density(self, x: Array) -> Array:
         """Of the eigenvalues that are not zero by force: integrates to min(1, n / d)."""

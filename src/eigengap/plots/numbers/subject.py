@@ -33,7 +33,7 @@ class Subject:
     bare: Any
     wrapped: str  # a sentence where the model is that of an inner estimator
     names: tuple[str, ...] | None  # of the columns of the fit
-    codes: Any  # values that mark a missing value beside NaN
+    codes: Any  # values that mark a missing value, as NaN does
 
     @classmethod
     def of(cls, estimator: Any) -> Subject:
@@ -213,7 +213,7 @@ def handed_over(pipeline: Any, X: Any) -> tuple[Any, Any, str]:
 
 
 def _names(last: Any, before: Any) -> list[str] | None:
-    """Of the columns that the last step gets; None where nobody knows."""
+    """Of the columns that the last step gets; None where they are unknown."""
     if hasattr(last, "feature_names_in_"):
         return [str(name) for name in last.feature_names_in_]
     try:

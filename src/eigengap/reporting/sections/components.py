@@ -1,4 +1,4 @@
-"""How many components: eigenvalues, what the criteria say, and the parts of a mixture."""
+"""How many components: eigenvalues, what the criteria choose, and the parts of a mixture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.spectrum import Eigenvalues, Gap, eigenvalues, largest_ratio
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import silence
 from eigengap.selection.rank.choice import NAMES, RankChoice
@@ -33,7 +33,7 @@ TITLE = "How many components"
 
 
 def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
-    """What the criteria say of the rows that are shown; None where that means nothing."""
+    """What the criteria choose for the rows that are shown; None where that means nothing."""
     if not subject.entry.noise or look.n_columns < 2:
         return None
     criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
@@ -58,8 +58,8 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         found = eigenvalues(subject.bare)
     except AttributeError:
         q = subject.n_components
-        given = "" if q is None else f" It has {count(q, 'coordinate')}, as was asked."
-        why = f"{subject.kind} knows no eigenvalues that would show how many it needs.{given}"
+        given = "" if q is None else f" It has {count(q, 'coordinate')}, as requested."
+        why = f"{subject.kind} has no eigenvalues to choose the rank by.{given}"
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
     gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows
@@ -115,15 +115,15 @@ def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[
     if agree:
         said = f"{listing(agree, 8)} pick{'s' if len(agree) == 1 else ''} {q} for {of}"
     lower, upper = min(choice.criteria.values()), max(choice.criteria.values())
-    spread = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
-    words.append(said[0].upper() + said[1:] + spread + ".")
+    ranging = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
+    words.append(said[0].upper() + said[1:] + ranging + ".")
     return words
 
 
 def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None, look: Look) -> str:
     """How many criteria pick the number; where rows are sampled, the fit's own choice comes first.
 
-    What criteria say of a sample of the rows is not what they say of the table.
+    What criteria choose for a sample of the rows is not what they choose for the table.
     """
     words = _on_share(found)
     own = getattr(subject.bare, "rank_choice_", None)

@@ -11,7 +11,7 @@ from eigengap.plots.numbers.outliers import ALPHA, RowDistances
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.spectrum import eigenvalues
 from eigengap.plots.numbers.subject import Subject
-from eigengap.reporting.sections.section import Fact, Section
+from eigengap.reporting.specs import Fact, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import CapturedWarning
 
@@ -96,9 +96,8 @@ def _warnings(
             f"There are fewer than {FEW_PER_COMPONENT} rows for each of the {q} components; the "
             "later ones will not come back in other rows."
         )
-    empty = [
-        names[j] for j in np.flatnonzero(look.missing.per_column > MOSTLY_MISSING * look.n_rows)
-    ]
+    mostly = look.missing.per_column > MOSTLY_MISSING * look.n_rows
+    empty = [names[j] for j in np.flatnonzero(mostly)]
     if empty:
         found.append(
             f"More than half of the cells of {listing(empty)} {'is' if len(empty) == 1 else 'are'} "

@@ -8,7 +8,7 @@ from eigengap.plots.numbers.missing import LEVEL, REACH, HeldOut, held_out
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, p_is, percent, whole
 from eigengap.runtime.warnings import silence
 
@@ -57,7 +57,7 @@ def _on_error(found: HeldOut) -> str:
         return (
             "Held-out values are predicted no better than by the mean of their column "
             f"(RMSE {number(found.overall, 2)} against {number(found.mean_overall, 2)} column "
-            "SDs): the columns say little about each other."
+            "SDs): the columns predict each other poorly."
         )
     return (
         f"Held-out values are predicted with an RMSE of {number(found.overall, 2)} column SDs, "
@@ -66,7 +66,7 @@ def _on_error(found: HeldOut) -> str:
 
 
 def _on_coverage(found: HeldOut) -> str:
-    """Coverage, and what a binomial test against 95 % says of it."""
+    """Coverage, and the result of a binomial test against 95 %."""
     known = f"95 % intervals cover {percent(found.coverage)} of them"
     if not found.refitted:
         return (
@@ -99,9 +99,9 @@ def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
             x=specs.axis("model", title),
             x2={"field": "mean"},
         ),
-        specs.layer(
-            "point",
-            {"filled": True, "size": 70, "opacity": 1},
+        specs.dots(
+            70,
+            {"opacity": 1},
             transform=[{"fold": ["model", "mean"], "as": ["imputed", "error"]}, named],
             y=specs.BY_COLUMN,
             x=specs.axis("error", title),
@@ -144,27 +144,18 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
     x = specs.axis("truth", "the truth, in standard deviations from the mean")
     y, low = (specs.axis(field, "imputed, with its 95 % interval") for field in ("imputed", "low"))
     even = {"field": "a", "type": "quantitative"}
-    colour = specs.either(
-        "inside", "the truth is", "inside", "outside", legend={"symbolOpacity": 1}
+    dash = {"color": specs.SOFT, "strokeDash": [4, 3]}
+    legend = {"symbolOpacity": 1}
+    colour = specs.either("inside", "the truth is", "inside", "outside", legend=legend)
+    numbers = {"truth": "truth", "imputed": "imputed", "low": "from", "high": "to"}
+    tooltip = specs.tips(
+        column="column", **{field: f"{title}|.2f" for field, title in numbers.items()}
     )
     spec = specs.chart(
         data,
-        specs.layer("line", {"color": specs.SOFT, "strokeDash": [4, 3]}, data=ends, x=even, y=even),
+        specs.layer("line", dash, data=ends, x=even, y=even),
         specs.layer("rule", {"opacity": 0.35}, x=x, y=low, y2={"field": "high"}, color=colour),
-        specs.layer(
-            "point",
-            {"filled": True, "size": 22, "opacity": 0.8},
-            x=x,
-            y=y,
-            color=colour,
-            tooltip=specs.tips(
-                column="column",
-                truth="truth|.2f",
-                imputed="imputed|.2f",
-                low="from|.2f",
-                high="to|.2f",
-            ),
-        ),
+        specs.dots(22, {"opacity": 0.8}, x=x, y=y, color=colour, tooltip=tooltip),
         height=320,
     )
     outside = found.n_hidden - int(found.covered.sum())

@@ -12,7 +12,7 @@ from scipy.special import bdtrc, binom
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import Look
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 
 MOST_COLUMNS = 40  # drawn

@@ -12,7 +12,7 @@ from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.spectrum import trace_numbers
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import brief, count, number, p_is, p_value, percent, whole
 
 RARE = 0.001
@@ -185,9 +185,9 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         data,
         specs.dashed(data=one, x=limit),
         specs.dashed(data=one, y=limit),
-        specs.layer(
-            "point",
-            {"filled": True, "size": 26, "opacity": 0.7},
+        specs.dots(
+            26,
+            {"opacity": 0.7},
             x=specs.axis("along", "T² over its limit: along the components", **log),
             y=specs.axis("away", "SPE over its limit: away from them", **log),
             color=specs.either("state", None, "ordinary", "p < 0.05"),
@@ -219,19 +219,13 @@ def _qq(p: Array) -> Figure:
     data = specs.records(expected=found.expected, found=found.found, low=found.low, high=found.high)
     x = specs.axis("expected", "expected, as a normal score")
     low, even, y = (specs.axis(field, "found") for field in ("low", "expected", "found"))
+    band = {"color": specs.SOFT, "opacity": 0.25}
+    tooltip = specs.tips(expected="expected|.2f", found="found|.2f")
     spec = specs.chart(
         data,
-        specs.layer(
-            "area", {"color": specs.SOFT, "opacity": 0.25}, x=x, y=low, y2={"field": "high"}
-        ),
+        specs.layer("area", band, x=x, y=low, y2={"field": "high"}),
         specs.layer("line", {"color": specs.SOFT, "strokeDash": [4, 3]}, x=x, y=even),
-        specs.layer(
-            "point",
-            {"filled": True, "size": 16, "color": specs.MAIN},
-            x=x,
-            y=y,
-            tooltip=specs.tips(expected="expected|.2f", found="found|.2f"),
-        ),
+        specs.dots(16, {"color": specs.MAIN}, x=x, y=y, tooltip=tooltip),
         height=300,
     )
     m, out = len(found.found), found.outside

@@ -14,7 +14,7 @@ import eigengap
 from eigengap.plots.numbers.names import clean
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
-from eigengap.reporting.sections.section import Grid, Section
+from eigengap.reporting.specs import Grid, Section
 from eigengap.reporting.words import count, whole
 
 LONGEST = 400  # characters of a value

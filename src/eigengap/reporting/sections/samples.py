@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.plots.numbers.colour import Colour, asked_colour, colour_of, in_words, is_none, listed
+from eigengap.plots.numbers.colour import Colour, asked_colour, colour_of, in_words, is_none
 from eigengap.plots.numbers.columns import Label
 from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.numbers.outliers import RowDistances
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.scores import Scores
-from eigengap.reporting.sections.section import Section
-from eigengap.reporting.specs import column, rounded
+from eigengap.reporting.specs import Section, column, rounded
 from eigengap.reporting.words import count, percent, whole
 from eigengap.runtime.hashing import row_hashes
 from eigengap.sources import quote
@@ -77,7 +76,8 @@ def chosen_colour(
             f"color={quote(color)} is no column of X; its columns are "
             f"{', '.join(map(quote, [*names, *known][:12]))}"
         )
-    values = listed(color)
+    dates = getattr(getattr(color, "dtype", None), "kind", "") == "M"  # tolist would make numbers
+    values = color.tolist() if hasattr(color, "tolist") and not dates else list(color)
     if len(values) != look.n_rows:
         raise ValueError(
             f"color has {len(values)} values, and X has {look.n_rows} rows; give one for each row"
@@ -134,8 +134,8 @@ def samples(
         "names": row_names(look, labels),
     }
     if len(scores.axes) == 1:  # a strip: up is nothing but room
-        spread = row_hashes(0, len(look.at), 0) >> np.uint64(40)
-        rows["jitter"] = [round(float(u) / 2**24, 3) for u in spread]
+        hashes = row_hashes(0, len(look.at), 0) >> np.uint64(40)
+        rows["jitter"] = [round(float(u) / 2**24, 3) for u in hashes]
     size = count(look.n_rows, "row")
     on_rows = f"All {size} are shown."
     if look.is_sampled:

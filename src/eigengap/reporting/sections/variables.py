@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,7 @@ from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
 from eigengap.plots.numbers.variables import Variables
 from eigengap.reporting import specs
-from eigengap.reporting.sections.section import Figure, Grid, Section
+from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, fixed, listing, number, percent, whole
 
 MOST_LINES = 30  # of the table, and columns of a chart
@@ -161,38 +163,23 @@ def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
     )
     angle = np.linspace(0, 2 * np.pi, 121)
     ring = specs.records(x=np.cos(angle), y=np.sin(angle), k=range(121))
+    xy: dict[str, Any] = {"x": x, "y": y}
+    to_origin: dict[str, Any] = {"x2": {"datum": 0}, "y2": {"datum": 0}}
+    at_label: dict[str, Any] = {"x": {**x, "field": "lx"}, "y": {**y, "field": "ly"}}
+    thin = {"color": specs.RULE, "strokeWidth": 1.5}
+    arrow = {"color": specs.MAIN, "strokeWidth": 1.5, "opacity": 0.8}
+    tooltip = specs.tips(column="column", x="x axis|.2f", y="y axis|.2f", cos2="cos²|.0%")
     spec = specs.chart(
         data,
-        specs.layer(
-            "line",
-            {"color": specs.RULE, "strokeWidth": 1.5},
-            data=ring,
-            x=x,
-            y=y,
-            order={"field": "k"},
-        ),
-        specs.layer(
-            "rule",
-            {"color": specs.MAIN, "strokeWidth": 1.5, "opacity": 0.8},
-            x=x,
-            y=y,
-            x2={"datum": 0},
-            y2={"datum": 0},
-        ),
-        specs.layer(
-            "point",
-            {"filled": True, "size": 36, "color": specs.MAIN},
-            x=x,
-            y=y,
-            tooltip=specs.tips(column="column", x="across|.2f", y="up|.2f", cos2="cos²|.0%"),
-        ),
+        specs.layer("line", thin, data=ring, **xy, order={"field": "k"}),
+        specs.layer("rule", arrow, **xy, **to_origin),
+        specs.dots(36, {"color": specs.MAIN}, **xy, tooltip=tooltip),
         *(
             specs.layer(
                 "text",
                 {"align": side, "dx": dx},
                 transform=[{"filter": f"datum.side === '{side}' && datum.label !== ''"}],
-                x={**x, "field": "lx"},
-                y={**y, "field": "ly"},
+                **at_label,
                 text={"field": "label"},
             )
             for side, dx in (("left", 6), ("right", -6))
@@ -209,7 +196,7 @@ def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
         "Correlation circle",
         f"{names[best]} is shown best, {percent(float(length[best]))} of its variance along "
         f"{found.axes[0]} and {found.axes[1]}. Arrows that point the same way belong to columns "
-        "that correlate; short ones say little here.",
+        "that correlate; short ones are poorly represented here.",
         spec,
         note.strip(),
     )
@@ -316,9 +303,9 @@ def _profiles(subject: Subject, look: Look) -> Array:
 
 def _of_mixture(means: Array, names: tuple[str, ...]) -> Section:
     """In which columns the components differ."""
-    spread = means.max(axis=0) - means.min(axis=0)
-    order = np.argsort(-spread, kind="stable")[:MOST_LINES]
-    largest = listing([f"{names[j]} ({fixed(float(spread[j]), 1)})" for j in order[:4]], 4)
+    ranges = means.max(axis=0) - means.min(axis=0)
+    order = np.argsort(-ranges, kind="stable")[:MOST_LINES]
+    largest = listing([f"{names[j]} ({fixed(float(ranges[j]), 1)})" for j in order[:4]], 4)
     words = (
         f"The components differ most in {largest}: standard deviations between the farthest means."
     )
@@ -332,9 +319,9 @@ def _of_mixture(means: Array, names: tuple[str, ...]) -> Section:
     colours = {"range": [f"var(--k{k + 1})" for k in range(8)]}
     spec = specs.chart(
         data,
-        specs.layer(
-            "point",
-            {"filled": True, "size": 70, "opacity": 0.9},
+        specs.dots(
+            70,
+            {"opacity": 0.9},
             y=specs.BY_COLUMN,
             x=specs.axis("mean", title, axis={"tickCount": 7}),
             color={"field": "part", "type": "nominal", "title": None, "scale": colours},

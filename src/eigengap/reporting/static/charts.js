@@ -1,4 +1,4 @@
-/* Draws a chart, and says what the pointer rests on. The files of this folder are one script
+/* Draws a chart, and describes what the pointer rests on. The files of this folder are one script
    (page.py): everything that comes from a user's file is data in it, set by textContent, or a
    value of a chart. */
 const page = JSON.parse(document.getElementById("data").textContent);
@@ -8,7 +8,7 @@ const views = new Map();
 // Charts -----------------------------------------------------------------------------------
 
 // Titles in a chart's tooltip become part of an expression: foreign names must never stand there.
-// A chart calls its fields by fixed words, and `names` says how they are shown.
+// A chart calls its fields by fixed words, and `names` maps them to what is shown.
 const tip = $("tip");
 function showTip(names, event, value) {
   tip.textContent = "";
@@ -54,7 +54,7 @@ async function draw(element, spec, names = {}) {
     result.view.addSignalListener("width", () => setTimeout(fit, 0));
   }
   const svg = element.querySelector("svg");
-  if (svg) svg.setAttribute("aria-hidden", "true"); // the element around it says what is seen
+  if (svg) svg.setAttribute("aria-hidden", "true"); // the element around it describes it
   views.set(element.id, result.view);
   return result.view;
 }

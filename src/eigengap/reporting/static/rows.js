@@ -91,7 +91,7 @@ function makeColumns() {
     columns.push({ name: data.axes[k], value: (i) => values[i], digits: 2 }));
   const rare = (p) => (p === null ? null : p < 0.001 ? "< 0.001" : p.toFixed(3));
   if (data.p.length) columns.push({ name: "p", value: (i) => data.p[i], text: (i) => rare(data.p[i]) });
-  if (data.missing.length) columns.push({ name: "gaps", value: (i) => data.missing[i] });
+  if (data.missing.length) columns.push({ name: "missing", value: (i) => data.missing[i] });
   for (const feature of data.features.slice(0, 12)) {
     columns.push({ name: feature.name, value: (i) => feature.values[i] });
   }
@@ -166,7 +166,7 @@ function table() {
       const cell = document.createElement("td");
       const text = shown(column, i);
       cell.textContent = text === null ? "–" : text;
-      if (text === null) cell.className = "gap";
+      if (text === null) cell.className = "missing";
       if (typeof column.value(i) === "number" || text === null) cell.classList.add("number");
       line.append(cell);
     }

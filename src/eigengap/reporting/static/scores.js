@@ -51,7 +51,7 @@ function valueOf(option, i) {
   return option.values ? option.values[i] : option.levels[option.codes[i]];
 }
 
-// Ends of a scale of colours: a few wild values must not make all others look alike.
+// Ends of a scale of colours: a few outliers must not make all others look alike.
 function ends(option) {
   const known = option.values.filter((v) => v !== null).sort((a, b) => a - b);
   if (!known.length) return { low: 0, high: 1, cut: false };
@@ -89,7 +89,7 @@ function ellipses() {
   for (let i = 0; i < count; i++) if (data.cov.of[i] >= 0) known.push(i);
   const kind = (i) => data.cov.kinds[data.cov.of[i]];
   const size = (i) => kind(i)[place(a, a)] * kind(i)[place(b, b)] - kind(i)[place(a, b)] ** 2;
-  // Of the selected rows, or of those with gaps: the ones of which least is known.
+  // Of the selected rows, or of those that are incomplete: the ones of which least is known.
   const asked = state.selected.size ? (i) => state.selected.has(i) : (i) => data.missing[i] > 0;
   const shown = known
     .filter(asked)

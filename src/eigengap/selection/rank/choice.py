@@ -1,4 +1,4 @@
-"""A number of components and why: what each criterion says, and all of them in one sentence."""
+"""A number of components and why: what each criterion chooses, and all of them in one sentence."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Curve(Mapping[int, float]):
 
 @dataclass(frozen=True, eq=False)
 class RankChoice:
-    """A number of components, what each criterion says, and a verdict in words.
+    """A number of components, what each criterion chooses, and a verdict in words.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class RankChoice:
         its value, with `better` ("lower", "higher", ...) and `label`.
     summary : str
     not_applied : mapping of str to str
-        Criteria that say nothing of this table, and why.
+        Criteria that do not apply to this table, and why.
     """
 
     n_components: int
@@ -131,7 +131,7 @@ class RankChoice:
 
 
 class DoesNotApplyError(ValueError):
-    """A criterion says nothing of this table; the message says why."""
+    """A criterion does not apply to this table; the message gives the reason."""
 
 
 def vote(picks: Mapping[str, int]) -> int:
@@ -148,7 +148,7 @@ def in_words(kept: int, picks: Mapping[str, int], not_applied: Mapping[str, str]
     elif agree:
         sentence = f"k = {kept}: {NAMES[agree[0]]} alone"
     else:
-        sentence = f"k = {kept}: the fewest; no component stands out"
+        sentence = f"k = {kept}: the fewest; no component exceeds the noise level"
     for q in sorted({q for q in picks.values() if q != kept}):
         names = [name for name, picked in picks.items() if picked == q]
         prefer = f"{_listing(names)} prefer{'s' if len(names) == 1 else ''} {q}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from math import nan
 from numbers import Integral
 from typing import Any
@@ -17,7 +17,9 @@ from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank import automatic, spectral
+from eigengap.selection.rank.automatic import parallel_analysis, permuted_parallel_analysis
 from eigengap.selection.rank.choice import (
     NAMES,
     Curve,
@@ -26,15 +28,27 @@ from eigengap.selection.rank.choice import (
     in_words,
     vote,
 )
-from eigengap.selection.rank.cross_validation import cross_validate
-from eigengap.selection.rank.parallel import parallel_analysis, permuted_parallel_analysis
-from eigengap.selection.rank.search import largest_rank, most_factors
-from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
+from eigengap.selection.rank.search import first_minimum, largest_rank, most_factors
+from eigengap.sources import (
+    Block,
+    HeldOut,
+    Rescaled,
+    Source,
+    as_source,
+    fold_of_cells,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.imputed_correlation import Standardised
 from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 Picked = tuple[int, Curve]
+Fit = Callable[[Source, int, EMOptions], GaussianFit]
+
+FOLDS = 5
+LOOSER = EMOptions(tol=1e-3, max_iter=100)  # looser fits make neighbouring q equal
 
 
 def choose_rank(
@@ -157,14 +171,10 @@ class _Table:
     @cached_property
     def most(self) -> int:
         d = self.source.n_features
-        limit = largest_rank(d, self.sum_w)
+        limit = largest_rank(d, self.source.observed().sum_w)
         if self.noise == "diagonal":
             limit = min(limit, most_factors(d))
         return limit if self.asked_most is None else min(limit, self.asked_most)
-
-    @cached_property
-    def sum_w(self) -> float:
-        return self.source.observed().sum_w
 
     @cached_property
     def standardised(self) -> Standardised:
@@ -276,6 +286,61 @@ CRITERIA: dict[str, Callable[[_Table], Picked]] = {
     ),
     "ard": _ard,
 }
+
+
+# Cross-validation of single values ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredErrors(Additive):
+    """Weighted sum of squared errors over cells, and the weight of the cells."""
+
+    total: float
+    weight: float
+
+    @classmethod
+    def of(cls, model: LinearGaussian, fold: int, seed: int, block: Block) -> SquaredErrors:
+        """Of the cells of a fold, predicted from the others of their row."""
+        values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
+        tested = fold_of_cells(block.start, values.shape, FOLDS, seed) == fold
+        tested &= ~np.isnan(values)
+        kept = np.where(tested, np.nan, values)
+        guess = model.posterior_mean(kept) @ model.W.T + model.mu if model.q else model.mu
+        squares: Array = np.where(tested, values - guess, 0.0) ** 2
+        w = np.ones(len(values)) if block.weight is None else block.weight
+        return cls(float(w @ squares.sum(axis=1)), float(w @ tested.sum(axis=1)))
+
+
+def cross_validate(source: Source, fit: Fit, most: int, seed: int) -> tuple[int, Curve]:
+    """The number of components, from 0, of least mean squared error on held-out cells.
+
+    Cells, not rows, are left out (Wold 1978; Bro et al. 2008): each fold hides its share of the
+    cells, the model is fitted to the others, and the held-out ones are compared with their expected
+    value given what is left of their row. Folds are a function of (seed, row, column).
+    """
+    kept = [HeldOut(source, fold, FOLDS, seed) for fold in range(FOLDS)]
+    for part in kept:
+        if np.any(part.observed().per_column < 2):
+            raise DoesNotApplyError("a column has too few values to hide some of them")
+
+    def errors(part: HeldOut, q: int) -> SquaredErrors:
+        if q == 0:
+            mean = part.reduce(ColumnMoments.of).mean
+            model = LinearGaussian(np.zeros((len(mean), 0)), mean, np.ones(len(mean)))
+        else:
+            model = fit(part, q, LOOSER).model
+        return source.reduce(partial(SquaredErrors.of, model, part.fold, seed))
+
+    def error(q: int) -> float:
+        sums = reduce(SquaredErrors.merge, (errors(part, q) for part in kept))
+        return sums.total / max(sums.weight, 1.0)
+
+    label = f"mean squared error of held-out values, {FOLDS}-fold"
+    curve = Curve.of(first_minimum(error, 0, most), "lower", label)
+    return curve.lowest(), curve
+
+
+# What is given ------------------------------------------------------------------------------------
 
 
 def _weights(block: Block) -> Array:

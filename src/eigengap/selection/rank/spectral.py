@@ -194,7 +194,7 @@ def ppca_parameters(d: int, q: int) -> int:
     >>> [ppca_parameters(4, q) for q in range(5)]
     [5, 9, 12, 14, 14]
     """
-    return d + min(_loadings(d, q) + 1, d * (d + 1) // 2)
+    return _parameters(d, q, noise=1)
 
 
 def factor_parameters(d: int, q: int) -> int:
@@ -205,12 +205,12 @@ def factor_parameters(d: int, q: int) -> int:
     >>> [factor_parameters(4, q) for q in range(4)]
     [8, 12, 14, 14]
     """
-    return d + min(_loadings(d, q) + d, d * (d + 1) // 2)
+    return _parameters(d, q, noise=d)
 
 
-def _loadings(d: int, q: int) -> int:
-    """Free parameters of W, which rotations leave."""
-    return d * q - q * (q - 1) // 2
+def _parameters(d: int, q: int, noise: int) -> int:
+    loadings = d * q - q * (q - 1) // 2  # which rotations leave
+    return d + min(loadings + noise, d * (d + 1) // 2)
 
 
 def bic_from_spectrum(spectrum: Spectrum, most: int) -> Curve:
@@ -310,7 +310,7 @@ class PairScatter(Additive):
 def incomplete_spectrum(source: Source, q: int) -> Spectrum:
     """The spectrum of a table with missing values.
 
-    A fitted PPCA knows q eigenvalues and one noise variance. The others are taken from the observed
+    A fitted PPCA has q eigenvalues and one noise variance. The others are taken from the observed
     residuals: their covariance, pair of columns by pair of columns over the rows that show both,
     within the d - q directions that the components leave, scaled to the model's noise variance. It
     has the sampling error of a covariance of as many rows as show a pair of columns on average, and

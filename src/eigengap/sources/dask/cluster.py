@@ -142,7 +142,7 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     """The tasks with results that stay where they are computed.
 
     No worker is named. Dask keeps a task that was meant for a worker waiting for ever once all
-    workers are gone and others have come, and what goes into the task as well; by itself it
+    workers are lost and others have come, and what goes into the task as well; by itself it
     computes where the rows are.
     """
     client = current_client()
@@ -191,7 +191,7 @@ def most_on_one_machine(threads: Mapping[str, int]) -> int:
 
 
 def places(parts: Sequence[Delayed]) -> list[str | None]:
-    """The worker that holds each part already (`X.persist()`); None where nobody does."""
+    """The worker that holds each part already (`X.persist()`); None where none does."""
     client = current_client()
     if client is None:
         return [None] * len(parts)
@@ -250,7 +250,7 @@ def _together(*forests: Forest) -> Forest:
 
 
 def _gathered(client: Any, futures: list[Any], labels: Labels) -> list[Any]:
-    """The results, unless nobody is left to compute them, or nobody gets on with it."""
+    """The results, unless no worker is left to compute them, or none makes progress."""
     import distributed
 
     observed: Work | None = None
@@ -283,7 +283,7 @@ def _check_patience(work: Work, unchanged: float, labels: Labels) -> None:
     if not work and unchanged >= PATIENCE:
         raise ClusterError(
             f"the Dask cluster has had no worker for {PATIENCE:.0f} seconds: they died, or "
-            "never came. Their logs say why (client.get_worker_logs()); too little memory is "
+            "never came. See their logs (client.get_worker_logs()); too little memory is "
             "the usual cause, and smaller partitions the way out"
         )
     if work and not keys and unchanged >= PATIENCE:
@@ -312,7 +312,7 @@ _LOST = (
 
 @contextmanager
 def _asked() -> Iterator[None]:
-    """A question to the scheduler, which may be gone."""
+    """A question to the scheduler, which may be lost."""
     try:
         yield
     except (OSError, CancelledError) as error:
@@ -329,8 +329,8 @@ def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
     except KilledWorker as error:
         raise ClusterError(
             f"every worker that was given {labels[error.args[0]]} died, {int(error.args[2]) + 1} "
-            "in all. It may need more memory than a worker has (smaller partitions help), or "
-            "crash, or else a task that these workers had beside it: compute it by itself, and see "
+            "in all. This task, or another one on these workers, may crash or need more memory "
+            "than a worker has (smaller partitions help): compute it alone, and see "
             "the logs (client.get_worker_logs())"
         ) from error
     except (CancelledError, OSError) as error:
@@ -358,30 +358,21 @@ def _local_workers() -> int:
     return int(dask.config.get("num_workers", None) or cores())
 
 
-class Labels:
+class Labels(dict[Any, str]):
     """The partitions that keys of tasks stand for, in words."""
 
-    def __init__(self, parts: Sequence[Delayed]) -> None:
+    def __init__(self, parts: Sequence[Delayed], known: Mapping[Any, str] | None = None) -> None:
+        super().__init__(known or {})
         self._parts = parts
-        self._words: dict[Any, str] = {}
 
-    def __setitem__(self, key: Any, words: str) -> None:
-        self._words[key] = words
-
-    def __getitem__(self, key: Any) -> str:
-        return self._words.get(key) or self._of_foreign(key) or f"the task {key!r}"
-
-    def copy(self) -> Labels:
-        labels = Labels(self._parts)
-        labels._words |= self._words
-        return labels
-
-    def _of_foreign(self, key: Any) -> str | None:
+    def __missing__(self, key: Any) -> str:
         """A task of the caller's own graph: the partitions that are made of it."""
         found = [p for p, part in enumerate(self._parts) if key in _made_of(part)]
-        if len(found) == len(self._parts) > 1:
-            return None  # it says nothing
-        return in_words(found) if found else None
+        says_nothing = len(found) == len(self._parts) > 1
+        return f"the task {key!r}" if says_nothing or not found else in_words(found)
+
+    def copy(self) -> Labels:
+        return Labels(self._parts, self)
 
 
 def _made_of(part: Delayed) -> set[Any]:

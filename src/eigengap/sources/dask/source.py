@@ -10,7 +10,6 @@ the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -88,12 +87,11 @@ class DaskSource(MemoisedSource):
             self._placed(self._rows, None)
 
     def present(self) -> Source:
-        # Rows of weight 0 are skipped anyway.
-        if self._cut.skips_empty or self.observed().empty in (0, self.observed().rows):
-            return self
-        other = copy(self)
-        other._known, other._weight, other._kept = {}, None, None
-        other._cut = replace(self._cut, skips_empty=True)
+        other = super().present()
+        if other is not self:
+            assert isinstance(other, DaskSource)
+            other._weight, other._kept = None, None
+            other._cut = replace(self._cut, skips_empty=True)
         return other
 
     # Passes ----------------------------------------------------------------------------------
@@ -351,7 +349,7 @@ def kept(
 ) -> list[Delayed]:
     """Prepared units in bundles that stay on the workers; as they are where they do not fit.
 
-    `places` are the workers that hold their rows already, None where nobody does.
+    `places` are the workers that hold their rows already, None where none does.
     """
     if PREPARED * nbytes > cluster.most_kept():
         return list(units)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float, library_of
-from eigengap.sources.base import Block, without_empty
+from eigengap.sources.base import Block, present_rows
 from eigengap.sources.blocked import Several, merge_stream
 from eigengap.sources.checks import count_missing, with_missing_for
 from eigengap.sources.frames import frame_to_float, series_to_float
@@ -25,7 +25,7 @@ Counts = dict[int, tuple[int, int]]  # rows of each partition, and those that ar
 
 
 class PartitionError(ValueError):
-    """A partition that cannot be used: the message says which, the row, the column, the way out."""
+    """A partition that cannot be used: the message names it, the row, the column, the remedy."""
 
 
 class NotPlaced(Exception):
@@ -86,7 +86,7 @@ class Opened:
             yield self._block(some, None if w is None else w[rows], rows.start)
 
     def counted(self) -> Counts:
-        """How many rows there were, once they have been gone through."""
+        """How many rows there were, once they have been read."""
         return {self._place.partition + i: count for i, count in enumerate(self._counts)}
 
     def _block(self, values: NDArray[Any], weight: Array | None, offset: int) -> Block:
@@ -101,10 +101,7 @@ class Opened:
         values = _to_float(part, at, row, self._cut)
         n = len(values)
         w = None if weight is None else _to_weight(weight, n, at, row)
-        if w is not None and not w.all():  # a row of weight 0 is as if absent
-            values, w = values[w > 0], w[w > 0]
-        if self._cut.skips_empty:
-            values, w = without_empty(values, w)
+        values, w = present_rows(values, w, self._cut.skips_empty)
         self._counts.append((n, len(values)))
         return values, w
 
@@ -250,7 +247,7 @@ def bundled(*some: Ready) -> Ready:
 
 
 def _counted(blocks: Any) -> Counts:
-    """The rows of partitions that have just been gone through; nothing of prepared blocks."""
+    """The rows of partitions that have just been read; nothing of prepared blocks."""
     return blocks.counted() if isinstance(blocks, Opened) else {}
 
 

@@ -89,7 +89,7 @@ class Grid:
         """Refuse another grid, with the first coordinate that differs."""
         if other.dims != self.dims:
             raise ValueError(
-                f"{what} has the dimensions {listed(other.dims)} beside its samples, and "
+                f"{what} has the dimensions {listed(other.dims)} besides its samples, and "
                 f"{listed(self.dims)} are expected"
             )
         for dim, here, there in zip(self.dims, self.labels, other.labels, strict=True):

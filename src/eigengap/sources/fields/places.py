@@ -100,7 +100,7 @@ Place: TypeAlias = Held | FieldFile
 
 
 def xarray() -> Any:
-    """The package, or an error that says how to install it."""
+    """The package, or an error on how to install it."""
     return needed("a labelled field", "xarray", "xarray")
 
 

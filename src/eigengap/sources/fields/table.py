@@ -114,7 +114,7 @@ class FieldSource(StreamSource):
         name: Hashable | None = None,
         labels: Sequence[Any] | None = None,
     ) -> Any:
-        """What a model says of every sample, along `sample_dim` with its coordinates.
+        """A model's output for every sample, along `sample_dim` with its coordinates.
 
         Parameters
         ----------
@@ -212,12 +212,11 @@ class FieldSource(StreamSource):
             return made
         return made.assign_coords(_not_called(set(dims) - set(self.grid.dims), self.grid.coords))
 
-    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
-        return self._in_cell(
-            error,
+    def _about(self, error: InfiniteCellError) -> str:
+        return (
             f"{words().table} contains infinity: {error.value} at {quote(str(error.name))}, "
             f"{self.reader.place(error.row)}. Set such cells to NaN to have them treated as "
-            "missing, or correct them",
+            "missing, or correct them"
         )
 
 

@@ -53,7 +53,7 @@ class ArrayReader(FileReader):
         labels: tuple[str, ...] | None = None,
         packing: Packing | None = None,
     ) -> None:
-        """Set what readers tell of a table."""
+        """Set what a reader reports of its table."""
         self.dtype = float_type(self.where, stored, shape) if packing is None else packing.dtype
         self.long = is_long(stored) and not (packing is not None and packing.is_scaled)
         self.n_rows, self._d = map(int, shape)

@@ -52,20 +52,23 @@ class Hdf5Reader(ArrayReader):
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
-        with self._opened(1 << 20) as file, unreadable(self.where, ERRORS, DAMAGED):
-            self._member = self._choose(file, member)
+        with self._opened(1 << 20) as file:
+            with unreadable(self.where, ERRORS, DAMAGED):
+                self._member = self._choose(file, member)
             self.where = f"{path}::{self._member}"
-            data = file[self._member]
-            require_inside(data, self.where)
-            dtype, shape = data.dtype, data.shape
-            float_type(self.where, dtype, shape)
-            self._raw = dtype.newbyteorder("=")
-            self._packing = Packing.of(self.where, dtype, _attributes(data, self.where))
-            require_plausible(self.where, prod(shape) * dtype.itemsize, self._stamp.size)
-            labels = _labels(data, int(shape[1]))
-            require_chunk(self.where, data.chunks, dtype.itemsize)
-            rows, width = data.chunks or (0, 1)
-            self._band = rows * width * -(-shape[1] // width) * dtype.itemsize  # bytes side by side
+            with unreadable(self.where, ERRORS, DAMAGED):
+                data = file[self._member]
+                require_inside(data, self.where)
+                dtype, shape, chunks = data.dtype, data.shape, data.chunks
+                float_type(self.where, dtype, shape)
+                self._packing = Packing.of(self.where, dtype, _attributes(data, self.where))
+                require_plausible(self.where, prod(shape) * dtype.itemsize, self._stamp.size)
+                labels = _labels(data, int(shape[1]))
+                require_chunk(self.where, chunks, dtype.itemsize)
+        self._raw = dtype.newbyteorder("=")
+        rows, width = chunks or (0, 1)
+        across = -(-shape[1] // width)
+        self._band = rows * width * across * dtype.itemsize  # bytes of the chunks side by side
         self._describe(dtype, shape, columns, labels, self._packing)
 
     def _choose(self, file: Any, member: str | None) -> str:
@@ -103,8 +106,7 @@ class Hdf5Reader(ArrayReader):
             with unreadable(self.where, ERRORS, DAMAGED):
                 data = file[self._member]
             for start in range(0, len(data), rows):
-                stop = min(start + rows, len(data))
-                yield self._block(data, start, stop)
+                yield self._block(data, start, min(start + rows, len(data)))
 
     def _block(self, data: Any, start: int, stop: int) -> NDArray[Any]:
         block = np.empty((stop - start, self.n_features), dtype=self.dtype)
@@ -152,7 +154,7 @@ def _labels(data: Any, d: int) -> tuple[str, ...] | None:
 
 
 def _attributes(data: Any, where: str) -> dict[str, Any]:
-    """Those that say how numbers are packed; a damaged one may claim any length."""
+    """Those on how numbers are packed; a damaged one may claim any length."""
     found: dict[str, Any] = {}
     for name in ATTRIBUTES:
         if name not in data.attrs:

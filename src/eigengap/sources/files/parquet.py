@@ -1,13 +1,13 @@
 """Parquet: columns are read that are wanted, row group by row group.
 
-A row group lies in the file column after column. Where a whole one has room beside the blocks it
+A row group lies in the file column after column. Where a whole one has room next to the blocks it
 is read so, some columns at a time; a larger one in batches of rows, with a buffer for each column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ class ParquetReader(FileReader):
 
     @property
     def bytes_per_pass(self) -> int:
-        # Asked for when a pass has gone well: of damaged metadata pyarrow would make an end of the
+        # Asked for when a pass has succeeded: of damaged metadata pyarrow would make an end of the
         # process here, and an error while it reads.
         if self._bytes is None:
             damaged = unreadable(self.where, (UnicodeDecodeError,), "it is damaged ({})")
@@ -157,7 +157,7 @@ class ParquetReader(FileReader):
 def index_columns(schema: Any) -> frozenset[str]:
     """Columns that hold the index of a pandas frame: row labels, which are no features.
 
-    pandas writes an index other than 0, 1, 2, ... as columns, and says so in the metadata; it reads
+    pandas writes an index other than 0, 1, 2, ... as columns, noted in the metadata; it reads
     them back as the index.
     """
     facts = schema.pandas_metadata or {}
@@ -166,10 +166,8 @@ def index_columns(schema: Any) -> frozenset[str]:
 
 def _groups(facts: Any) -> list[tuple[int, int]]:
     """First row and end of each row group."""
-    ends = [0]
-    for group in range(facts.num_row_groups):
-        ends.append(ends[-1] + facts.row_group(group).num_rows)
-    return list(pairwise(ends))
+    counts = [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
+    return list(pairwise(accumulate(counts, initial=0)))
 
 
 def _within(size: int, bounds: tuple[int, int]) -> int:
@@ -179,11 +177,7 @@ def _within(size: int, bounds: tuple[int, int]) -> int:
 
 def _bytes_of(facts: Any, names: set[str]) -> int:
     """Compressed bytes of the columns that are read."""
-    total = 0
-    for g in range(facts.num_row_groups):
-        group = facts.row_group(g)
-        for j in range(group.num_columns):
-            part = group.column(j)
-            if part.path_in_schema.partition(".list")[0] in names:
-                total += part.total_compressed_size
-    return total
+    groups = map(facts.row_group, range(facts.num_row_groups))
+    parts = (group.column(j) for group in groups for j in range(group.num_columns))
+    wanted = (part for part in parts if part.path_in_schema.partition(".list")[0] in names)
+    return sum(part.total_compressed_size for part in wanted)

@@ -160,7 +160,7 @@ def format_of(path: Path) -> Format:
             f"it is named like a {suffix} file but does not begin as one ({head[:8]!r}): another "
             "format, or not written to its end",
         )
-    is_wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")  # UTF-16, which the CSV reader tells
+    is_wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")  # UTF-16, which the CSV reader reports
     if b"\x00" in head and not is_wide:
         raise UnreadableError(where, f"it is of no format that is read: {KNOWN}")
     return Format("csv")

@@ -61,6 +61,4 @@ def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = Fa
     for suffixes, sink in SINKS.items():
         if target.name.lower().endswith(suffixes):
             return sink(target, names, force)
-    raise ValueError(
-        f"{str(target)!r} ends in none of {SUFFIXES}, and the suffix tells what to write"
-    )
+    raise ValueError(f"{str(target)!r} ends in none of {SUFFIXES}, and the suffix gives the format")

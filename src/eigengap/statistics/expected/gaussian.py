@@ -79,7 +79,7 @@ class Expected(Additive):
 
 
 class Sums:
-    """The sums of one block while its chunks are gone through."""
+    """The sums of one block while its chunks are read."""
 
     def __init__(self, rows: ObservedRows, q: int) -> None:
         self._rows = rows
@@ -97,7 +97,7 @@ class Sums:
         Where a row has precision u (c,), expected, given which z has covariance S / u (multivariate
         t), the sums are of E[u z~ z~^T] and of E[u z~]. Where values have measurement errors, those
         of A and B are weighted by their precisions V. Returns the weighted E[z~ z~^T], valid until
-        the next chunk, and E[z~].
+        the next chunk, and the weighted E[z~].
         """
         log_density = part.log_density
         self._log_likelihood += float(np.sum(log_density) if w is None else log_density @ w)

@@ -103,49 +103,41 @@ PARTED = {
     APOSTROPHES: "thousands parted by apostrophes",
     ",": "thousands parted by commas",
 }
-# A pattern, what it looks like, and the way to write what is meant; the first that matches.
-NOTATIONS: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
-    (
-        r"[+-]?\d+(?:\.\d*)?",  # no number to us, but one to Python
-        "a number in digits of another script",
-        lambda found: f"write {''.join(str(int(c)) if c.isdecimal() else c for c in found[0])}",
-    ),
-    (
-        r"[+-]?0[xX][0-9a-fA-F]{1,12}",
-        "a hexadecimal number",
-        lambda found: f"write {int(found[0], 16)}",
-    ),
+Match = re.Match[str]
+# A pattern, what it looks like, and what to write instead; the first that matches. Digits of
+# another script are numbers to Python; Fortran writes 1.5D+03, accountants (12) for -12.
+NOTATIONS: tuple[tuple[str, str, Callable[[Match], str]], ...] = (
+    (r"[+-]?\d+(?:\.\d*)?", "a number in digits of another script", lambda m: _ascii(m[0])),
+    (r"[+-]?0[xX][0-9a-fA-F]{1,12}", "a hexadecimal number", lambda m: str(int(m[0], 16))),
     (
         r"[+-]?[1-9]\d{0,2},\d{3}",
         "thousands parted by a comma, or a decimal comma",
-        lambda found: (
-            f"write {found[0].replace(',', '')} or {found[0].replace(',', '.')}, as meant"
-        ),
+        lambda m: f"{m[0].replace(',', '')} or {m[0].replace(',', '.')}, as meant",
     ),
     (
         r"[+-]?\d{1,3}(?:\.\d{3})+,\d+",
         "thousands parted by points, with a decimal comma",
-        lambda found: f"write {found[0].replace('.', '').replace(',', '.')}",
+        lambda m: m[0].replace(".", "").replace(",", "."),
     ),
     (
         r"[+-]?[1-9]\d{0,2}(?:\.\d{3}){2,}",
         "thousands parted by points",
-        lambda found: f"write {found[0].replace('.', '')}",
+        lambda m: m[0].replace(".", ""),
     ),
     (
-        r"(?a:[+-]?(?:\d+\.?\d*|\.\d+)[dD][+-]?\d+)",  # 1.5D+03
+        r"(?a:[+-]?(?:\d+\.?\d*|\.\d+)[dD][+-]?\d+)",
         "a number as Fortran writes it",
-        lambda found: f"write {re.sub('[dD]', 'e', found[0])}",
+        lambda m: re.sub("[dD]", "e", m[0]),
     ),
     (
         rf"(?a:[<>≤≥]=?\s*({_SOME_NUMBER}))",
         "a bound and not a value",
-        lambda found: f"write the number to go by, for instance {found[1]}",
+        lambda m: f"the number to go by, for instance {m[1]}",
     ),
     (
         r"(?a:\((\d+\.?\d*|\.\d+)\))",
         "a negative number in brackets, as accountants write it",
-        lambda found: f"write -{found[1]}",
+        lambda m: f"-{m[1]}",
     ),
 )
 
@@ -229,9 +221,9 @@ def _with_sign(text: str) -> Likeness | None:
 
 
 def _in_other_notation(text: str) -> Likeness | None:
-    for pattern, like, way in NOTATIONS:
+    for pattern, like, meant in NOTATIONS:
         if found := re.fullmatch(pattern, text):
-            return Likeness(like, way(found))
+            return Likeness(like, f"write {meant(found)}")
     for marks, like in PARTED.items():
         if (number := _joined(text, marks)) is not None:
             return Likeness(like, f"write {number}")
@@ -242,6 +234,10 @@ def _in_other_notation(text: str) -> Likeness | None:
             f"write {number}; commas are read where cells are parted by semicolons",
         )
     return None
+
+
+def _ascii(text: str) -> str:
+    return "".join(str(int(letter)) if letter.isdecimal() else letter for letter in text)
 
 
 def _with_unit(text: str) -> Likeness | None:

@@ -266,7 +266,7 @@ def is_header(rows: Sequence[Sequence[str]], cells: Cells) -> bool:
 def _is_like(first: Sequence[str], below: Sequence[Sequence[str]], cells: Cells) -> bool:
     """Numbers above numbers, no text above numbers, and a date above dates or a text that recurs.
 
-    Numbers alone do not tell, for years and wavelengths are names beside `country` and `sample`.
+    Numbers alone do not decide, for years and wavelengths are names next to `country` and `sample`.
     """
     over_numbers = is_alike = False
     for j, cell in enumerate(first):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
 from operator import itemgetter
 
 from eigengap.exceptions import UnreadableError
@@ -205,57 +206,36 @@ def describe_label_rows(dialect: Dialect, chosen: Sequence[int], count: int) -> 
 
 def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> None:
     """Refuse columns whose first rows hold text, all of them in one message."""
-    found = {j: _Texts(dialect.cells) for j in chosen}
-    for row in dialect.head:
-        for j, texts in found.items():
-            texts.add(row.cells[j], row.line)
-    refused = {j: texts for j, texts in found.items() if texts.text is not None}
+    refused: dict[int, str] = {}
+    hints, codes = [], []
+    for j in chosen:
+        values = [dialect.cells.number(row.cells[j]) for row in dialect.head]
+        rows = [row for row, value in zip(dialect.head, values, strict=True) if value is None]
+        if not rows:
+            continue
+        texts = [_shown(row.cells[j]) for row in rows]
+        among_numbers = any(value is not None and not isnan(value) for value in values)
+        kind = "text among numbers" if among_numbers else "text"
+        refused[j] = f"{kind}, e.g. {quote(texts[0])} at line {rows[0].line}"
+        # What the text resembles, unless it is one code among names.
+        looks = [likeness_of(text, dialect.cells.decimal) for text in texts[:MOST_TEXTS]]
+        first = looks[0]
+        alike = sum(look is not None for look in looks)
+        if first and (first.is_sure or among_numbers) and 2 * alike >= len(looks):
+            hints.append(f"{quote(texts[0])} {first}")
+        if texts[0] and among_numbers and len(set(texts)) == 1:
+            codes.append(texts[0])
     if not refused:
         return
     if count := label_rows(dialect, chosen):
         raise UnreadableError(where, describe_label_rows(dialect, chosen, count), in_cells=True)
-    hints = [one.hint() for one in refused.values()]
-    codes = [one.text for one in refused.values() if one.text and one.numbers and one.same]
     raise not_numeric(
         where,
-        [(j if dialect.names is None else dialect.names[j], str(t)) for j, t in refused.items()],
+        [(j if dialect.names is None else dialect.names[j], kind) for j, kind in refused.items()],
         _choosable(dialect, [j for j in chosen if j not in refused]),
-        ". ".join(dict.fromkeys(filter(None, hints))),
+        ". ".join(dict.fromkeys(hints)),
         codes[0] if codes else None,
     )
-
-
-class _Texts:
-    """The cells of a column that are no numbers."""
-
-    def __init__(self, cells: Cells) -> None:
-        self._cells, self.decimal = cells, cells.decimal
-        self.text: str | None = None  # the first
-        self.line = self.numbers = 0
-        self.count = self.alike = 0  # cells with text, up to MOST_TEXTS, and those like numbers
-        self.same = True  # all text is the same
-
-    def add(self, cell: str, line: int) -> None:
-        if self._cells.number(cell) is not None:
-            self.numbers += not self._cells.is_missing(cell)
-            return
-        text = _shown(cell)
-        if self.text is None:
-            self.text, self.line = text, line
-        self.same = self.same and text == self.text
-        if self.count < MOST_TEXTS:
-            self.count += 1
-            self.alike += likeness_of(text, self.decimal) is not None
-
-    def hint(self) -> str:
-        """What the text resembles, unless it is one code among names."""
-        found = likeness_of(self.text or "", self.decimal)
-        likely = 2 * self.alike >= self.count and found and (found.is_sure or self.numbers)
-        return f"{quote(self.text or '')} {found}" if likely else ""
-
-    def __str__(self) -> str:
-        kind = "text among numbers" if self.numbers else "text"
-        return f"{kind}, e.g. {quote(self.text or '')} at line {self.line}"
 
 
 def _text_cell(

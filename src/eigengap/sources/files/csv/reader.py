@@ -214,7 +214,7 @@ class CsvReader(FileReader):
                 if any(map(self._dialect.cells.needs_python, texts)):
                     slow.add(j)
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
-            # Of pyarrow's threads: once, pieces of a chunk were gone without a word.
+            # Of pyarrow's threads: once, pieces of a chunk were lost without an error.
             table = self._parsed(chunk, slow, in_one=True)
             if table.num_rows != count_rows(chunk, self._dialect.newline):
                 raise self._fault(chunk, line, RuntimeError("rows were lost"))

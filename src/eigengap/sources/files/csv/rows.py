@@ -196,12 +196,9 @@ class SkippingStream:
         left = self._skipped.first - self._line + 1
         if left <= 0 or not data:
             return data
-        stop = 0
-        while left > 0 and stop < len(data):
-            end = data.find(self._newline, stop)
-            stop = len(data) if end < 0 else end + 1
-            left -= 1
-        return re.sub(rb"[^\r\n]+", b"", data[:stop]) + data[stop:]
+        lines = data.split(self._newline, left)
+        below = lines[left] if len(lines) > left else b""
+        return re.sub(rb"[^\r\n]+", b"", data[: len(data) - len(below)]) + below
 
     def _without_comments(self, data: bytes) -> bytes:
         if self._skipped.mark is None or (mark := self._skipped.mark.encode()) not in data:

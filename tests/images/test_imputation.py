@@ -1,4 +1,4 @@
-"""Standard deviations of filled entries, from holes to whole pixels to tiny images."""
+"""Standard deviations of imputed entries, from holes to whole pixels to tiny images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.gaussians import Gaussian, IncompletePatches
-from eigengap.images.painting import _carried, _scale, thickness, togetherness
+from eigengap.images.imputation import _carried, _scale, thickness, togetherness
 
 
 def mosaic(h=48, w=48, seed=0):
@@ -80,7 +80,7 @@ def test_how_thick_missing_are_is_told_by_the_mask():
     assert thickness(np.zeros((4, 4, 1), bool)) == thickness(np.ones((4, 4, 1), bool)) == (1, 1)
 
 
-def test_intervals_of_smooth_fields_hold_where_judges_are_easier_than_missing():
+def test_intervals_of_smooth_fields_hold_where_held_out_entries_are_easier():
     y, x = np.mgrid[:40, :40]
     image = 100 + 40 * np.sin(x / 5.0) + y
     rows, side, hole = np.zeros((3, 40, 40), bool)
