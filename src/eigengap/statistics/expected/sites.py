@@ -13,13 +13,14 @@ then continues by the gradient.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array, packed_diagonal, packed_size
 from eigengap.models.gaussian.posterior import Coefficients, times_packed
-from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
+from eigengap.models.gaussian.sites import CellRows, SiteRows
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -30,49 +31,56 @@ from eigengap.statistics.expected.gaussian import (
 )
 
 
-@dataclass(eq=False)
 class KeptRows:
     """Rows of a block, and the sites where expectation propagation last left them.
 
     It starts from there the next time, which saves sweeps and changes nothing else.
     """
 
-    rows: SiteRows
-    sites: Sites | None = None
+    def __init__(self, rows: SiteRows) -> None:
+        self.rows = rows
+        parts = (rows.take(some) for some in rows.chunks())
+        self.parts = [(CellRows.of(part), _observed(part)) for part in parts]
 
 
-def expected_of_sites(kept: KeptRows, coefficients: Coefficients, passes: int = 1) -> Expected:
-    """Statistics of one block under the current parameters: an E-step."""
+def _observed(rows: SiteRows) -> Array:
+    """(c, d) 1 where a cell is exact or says anything."""
+    M = rows.M.copy()
+    M[:, rows.at] += rows.evidence.informative
+    return M
+
+
+def expected_of_sites(
+    kept: KeptRows, coefficients: Coefficients, passes: int = 1, *, settles: bool = True
+) -> Expected:
+    """Statistics of one block under the current parameters: an E-step.
+
+    Where the sites need not settle they make one step, from where the last E-step left them.
+    """
     rows, q = kept.rows, coefficients.q
     d, at = rows.R.shape[1], rows.at
     size = packed_size(q + 1)
     A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), np.zeros(d)
     latent, gains = np.zeros(size), np.zeros((packed_size(q), len(at)))
-    log_likelihood, cells = 0.0, 0.0
-    shape = rows.evidence.first.shape
-    before = Sites.none(shape) if kept.sites is None else kept.sites
-    after = Sites.none(shape)
-    for some in rows.chunks():
-        part = rows.take(some)
-        found, sites = site_posteriors(part, coefficients, before.take(some), passes)
-        after.tau[some], after.nu[some] = sites.tau, sites.nu
-        w = np.ones(len(part)) if part.weight is None else part.weight
-        E = expected_products(found.Z, found.S, part.weight)  # (K~, c)
-        M, U, U2 = part.M.copy(), part.R.copy(), part.R**2
-        M[:, at] += part.evidence.informative
-        U[:, at] += found.mean
-        U2[:, at] += found.mean**2 + found.variance
-        z = np.vstack([found.Z, np.ones(len(part))]) * w
-        A += E @ M
-        B += z @ U
-        squares += w @ U2
+    log_likelihood = 0.0
+    for part, observed in kept.parts:
+        found = (part.settled if settles else part.stepped)(coefficients, passes)
+        w = part.rows.weight
+        E = expected_products(found.Z, found.S, w)  # (K~, c)
+        z = np.vstack([found.Z, np.ones(len(part.rows))])
+        weigh = (lambda x: x) if w is None else partial(np.multiply, w)
+        A += E @ observed
+        z = weigh(z)
+        B += z @ part.rows.R
+        B[:, at] += z @ found.mean.T
+        ones = np.ones(len(part.rows)) if w is None else w
+        squares += np.einsum("ij,ij,i->j", part.rows.R, part.rows.R, ones)
+        squares[at] += (found.mean**2 + found.variance) @ ones
         latent += E.sum(axis=1)
-        gains += (found.S * w) @ found.gain
-        log_likelihood += float(found.log_likelihood @ w)
-        cells += float(w @ M.sum(axis=1))
+        gains += found.S @ weigh(found.gain).T
+        log_likelihood += float(found.log_likelihood @ ones)
     B[:q, at] += times_packed(gains, coefficients.W[at].T)
-    kept.sites = after
-    return Expected(A, B, squares, latent, log_likelihood, cells)
+    return Expected(A, B, squares, latent, log_likelihood, cells=float(np.sum(A[-1])))
 
 
 @dataclass(frozen=True, eq=False)
