@@ -184,16 +184,26 @@ def _intervals(G: Array) -> None:
             G[MEAN + r], G[VARIANCE + r] = a + sd * mean, G[V + r] * share
 
 
-@_inlined
-def _fall(s: float, rate: float, y: float, shape: float, slope: float, v: float) -> float:
-    """ln of the joint density at its mode minus that at s from there.
+# What the logarithm of the joint density has fallen by at s from its mode, and its derivative.
+# The rate is the mean there, or its share mean / (shape + mean) where there is a shape; `slope` is
+# what Newton's method has left of it. LLVM makes SIMD of a loop only without the other's branch.
 
-    The rate is that of Poisson, or the share mean / (shape + mean) of the negative binomial.
-    """
-    from_gaussian = s * (0.5 * s / v - slope)
-    if math.isinf(shape):
-        return rate * (_exp(s) - 1.0 - s) + from_gaussian
-    return (y + shape) * (math.log1p(rate * math.expm1(s)) - rate * s) + from_gaussian
+
+@_inlined
+def _poisson_fall(s: float, rate: float, slope: float, v: float) -> tuple[float, float]:
+    power = _exp(s)
+    fall = rate * (power - 1.0 - s) + s * (0.5 * s / v - slope)
+    return fall, rate * (power - 1.0) + s / v - slope
+
+
+@_inlined
+def _binomial_fall(
+    s: float, rate: float, slope: float, v: float, total: float
+) -> tuple[float, float]:
+    grown = math.expm1(s)
+    larger = 1.0 + rate * grown
+    fall = total * (math.log(larger) - rate * s) + s * (0.5 * s / v - slope)
+    return fall, total * rate * ((1.0 + grown) / larger - 1.0) + s / v - slope
 
 
 @_part
@@ -258,24 +268,34 @@ def _reach(G: Array, shape: float, side: float) -> None:
             s = min(s, math.log1p(half / G[RATE + r] + s))
         G[REACH + r] = side * s
     for _ in range(MOST_REACH):
-        for r in range(LANE):
-            s, rate, y, v = G[REACH + r], G[RATE + r], G[LOWER + r], G[V + r]
-            fall = _fall(s, rate, y, shape, G[SLOPE + r], v)
-            power = _exp(s)
-            by = rate * (power - 1.0)
-            if not math.isinf(shape):
-                by = (y + shape) * (rate * power / (1.0 + by) - rate)
-            by += s / v - G[SLOPE + r]
-            G[REACH + r] = s - (fall - half) / by if fall > half else s
+        if math.isinf(shape):
+            for r in range(LANE):
+                s = G[REACH + r]
+                fall, by = _poisson_fall(s, G[RATE + r], G[SLOPE + r], G[V + r])
+                G[REACH + r] = s - (fall - half) / by if fall > half else s
+        else:
+            for r in range(LANE):
+                s, total = G[REACH + r], G[LOWER + r] + shape
+                fall, by = _binomial_fall(s, G[RATE + r], G[SLOPE + r], G[V + r], total)
+                G[REACH + r] = s - (fall - half) / by if fall > half else s
 
 
 @_part
 def _add_node(G: Array, shape: float, node: float, weight: float) -> None:
+    if math.isinf(shape):
+        for r in range(LANE):
+            s = G[REACH + r] * node
+            fall, _ = _poisson_fall(s, G[RATE + r], G[SLOPE + r], G[V + r])
+            G[HARD + r] = fall
+    else:
+        for r in range(LANE):
+            s, total = G[REACH + r] * node, G[LOWER + r] + shape
+            fall, _ = _binomial_fall(s, G[RATE + r], G[SLOPE + r], G[V + r], total)
+            G[HARD + r] = fall
     for r in range(LANE):
         reach = G[REACH + r]
         s = reach * node
-        fall = _fall(s, G[RATE + r], G[LOWER + r], shape, G[SLOPE + r], G[V + r])
-        density = _exp(-min(fall, LARGEST_LOG)) * abs(reach) * weight
+        density = _exp(-min(G[HARD + r], LARGEST_LOG)) * abs(reach) * weight
         G[SUM0 + r] += density
         G[SUM1 + r] += density * s
         G[SUM2 + r] += density * s * s

@@ -128,11 +128,15 @@ def site_posteriors(
     return found, Sites(cells.tau.T, cells.nu.T)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class CellRows:
     """Rows with their sites, which move: a row a column, so that loops go along the rows."""
 
-    rows: SiteRows
+    exact: NDArray[np.intp]  # (k,) columns in which any cell is exact
+    R: Array  # (c, k)
+    M: Array  # (c, k)
+    evidence: Evidence
+    at: NDArray[np.intp]
     first: Array  # (m, c) of the evidence
     second: Array
     known: NDArray[np.bool_]  # (m, c) cells that say anything
@@ -141,10 +145,25 @@ class CellRows:
 
     @classmethod
     def of(cls, rows: SiteRows, start: Sites | None = None) -> CellRows:
-        first, second = (np.ascontiguousarray(x.T) for x in (rows.evidence.first, rows.evidence.second))
-        sites = Sites.none(rows.evidence.first.shape) if start is None else start
-        tau, nu = np.array(sites.tau.T, order="C"), np.array(sites.nu.T, order="C")
-        return cls(rows, first, second, ~np.isnan(first), tau, nu)
+        evidence = rows.evidence
+        first, second = (
+            np.array(evidence.first.T, order="C"),
+            np.array(evidence.second.T, order="C"),
+        )
+        sites = Sites.none(evidence.first.shape) if start is None else start
+        exact = np.flatnonzero(rows.M.any(axis=0))
+        return cls(
+            exact=exact,
+            R=rows.R[:, exact],
+            M=rows.M[:, exact],
+            evidence=evidence,
+            at=rows.at,
+            first=first,
+            second=second,
+            known=~np.isnan(first),
+            tau=np.array(sites.tau.T, order="C"),
+            nu=np.array(sites.nu.T, order="C"),
+        )
 
     def settled(self, model: Coefficients, passes: int = 1) -> SitePosteriors:
         """The posteriors once the sites have settled."""
@@ -166,14 +185,13 @@ class CellRows:
             tau, nu = self.tau[:, far], self.nu[:, far]
             some.sweep(tau, nu, found.Z[:, far], found.S[:, far], 1)
             found.put(far, some.posteriors(tau, nu))
+            self.tau[:, far], self.nu[:, far] = tau, nu
         step = np.where(found.change > FAR, SHORT, 1.0)
-        for own, proposed in ((self.tau, found.tau), (self.nu, found.nu)):
-            if len(far):
-                proposed -= own
-                proposed *= step
-                own += proposed
-            else:
-                own[:] = proposed
+        if np.all(step == 1.0):
+            self.tau, self.nu = found.tau, found.nu
+        else:
+            self.tau += step * (found.tau - self.tau)
+            self.nu += step * (found.nu - self.nu)
         return found
 
 
@@ -224,20 +242,20 @@ class _Fixed:
 
     @classmethod
     def of(cls, cells: CellRows, model: Coefficients, passes: int) -> _Fixed:
-        rows = cells.rows
-        sums = product(model.on_mask, rows.M)
-        gain = (SAVED_COUNT if rows.evidence.is_count.any() else SAVED) * cells.first.size * passes
+        exact, at, evidence = cells.exact, cells.at, cells.evidence
+        sums = product(model.on_mask[exact], cells.M)
+        gain = (SAVED_COUNT if evidence.is_count.any() else SAVED) * cells.first.size * passes
         return cls(
             model=model,
-            both=np.ascontiguousarray(model.augmented[rows.at]),
-            psi=model.psi[rows.at],
-            evidence=rows.evidence,
+            both=np.ascontiguousarray(model.augmented[at]),
+            psi=model.psi[at],
+            evidence=evidence,
             first=cells.first,
             second=cells.second,
             known=cells.known,
             sums=sums[:-1],
-            projected=product(model.on_values, rows.R),
-            rest=sums[-1] + np.einsum("ij,ij,j->i", rows.R, rows.R, 1.0 / model.psi),
+            projected=product(model.on_values[exact], cells.R),
+            rest=sums[-1] + cells.R**2 @ (1.0 / model.psi[exact]),
             kernels=KERNELS.load() if KERNELS.pay(gain) else None,
         )
 

@@ -13,7 +13,6 @@ then continues by the gradient.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +37,23 @@ class KeptRows:
     """
 
     def __init__(self, rows: SiteRows) -> None:
-        self.rows = rows
-        parts = (rows.take(some) for some in rows.chunks())
-        self.parts = [(CellRows.of(part), _observed(part)) for part in parts]
+        self.at, self.d = rows.at, rows.R.shape[1]
+        self.parts = [_Part.of(rows.take(some)) for some in rows.chunks()]
+        w = np.ones(len(rows)) if rows.weight is None else rows.weight
+        self.squares = w @ rows.R**2  # (d,) of exact cells
 
 
-def _observed(rows: SiteRows) -> Array:
-    """(c, d) 1 where a cell is exact or says anything."""
-    M = rows.M.copy()
-    M[:, rows.at] += rows.evidence.informative
-    return M
+@dataclass(frozen=True, eq=False)
+class _Part:
+    cells: CellRows
+    observed: Array  # (c, d) 1 where a cell is exact or says anything
+    weight: Array | None  # (c,)
+
+    @classmethod
+    def of(cls, rows: SiteRows) -> _Part:
+        observed = rows.M.copy()
+        observed[:, rows.at] += rows.evidence.informative
+        return cls(CellRows.of(rows), observed, rows.weight)
 
 
 def expected_of_sites(
@@ -57,28 +63,27 @@ def expected_of_sites(
 
     Where the sites need not settle they make one step, from where the last E-step left them.
     """
-    rows, q = kept.rows, coefficients.q
-    d, at = rows.R.shape[1], rows.at
+    q, d, at = coefficients.q, kept.d, kept.at
     size = packed_size(q + 1)
-    A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), np.zeros(d)
+    A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), kept.squares.copy()
     latent, gains = np.zeros(size), np.zeros((packed_size(q), len(at)))
     log_likelihood = 0.0
-    for part, observed in kept.parts:
-        found = (part.settled if settles else part.stepped)(coefficients, passes)
-        w = part.rows.weight
-        E = expected_products(found.Z, found.S, w)  # (K~, c)
-        z = np.vstack([found.Z, np.ones(len(part.rows))])
-        weigh = (lambda x: x) if w is None else partial(np.multiply, w)
-        A += E @ observed
-        z = weigh(z)
-        B += z @ part.rows.R
+    for part in kept.parts:
+        cells = part.cells
+        found = (cells.settled if settles else cells.stepped)(coefficients, passes)
+        ones = np.ones(len(part.observed))
+        w = ones if part.weight is None else part.weight
+        E = expected_products(found.Z, found.S, part.weight)  # (K~, c)
+        z, gain = np.vstack([found.Z, ones]), found.gain
+        if part.weight is not None:
+            z, gain = z * w, gain * w
+        A += E @ part.observed
+        B[:, cells.exact] += z @ cells.R
         B[:, at] += z @ found.mean.T
-        ones = np.ones(len(part.rows)) if w is None else w
-        squares += np.einsum("ij,ij,i->j", part.rows.R, part.rows.R, ones)
-        squares[at] += (found.mean**2 + found.variance) @ ones
-        latent += E.sum(axis=1)
-        gains += found.S @ weigh(found.gain).T
-        log_likelihood += float(found.log_likelihood @ ones)
+        squares[at] += (found.mean**2 + found.variance) @ w
+        latent += E @ ones
+        gains += found.S @ gain.T
+        log_likelihood += float(found.log_likelihood @ w)
     B[:q, at] += times_packed(gains, coefficients.W[at].T)
     return Expected(A, B, squares, latent, log_likelihood, cells=float(np.sum(A[-1])))
 
