@@ -12,6 +12,7 @@ import numpy as np
 from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
+    MOST_PASSES,
     EMOptions,
     GaussianFit,
     Packing,
@@ -28,11 +29,14 @@ from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.models.gaussian.predictive import Predictive
+from eigengap.models.gaussian.sites import SETTLED
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
+ROUGH_STEPS, ROUGH = 30, 0.01  # most steps with unsettled sites, and the step that ends them
+LEAST_SETTLED = 1e-4  # of sites, where the fit is wanted less than precisely
 LEAST_NOISE = 0.05  # of a start, relative to u: sites settle slowly where there is less
 
 
@@ -106,6 +110,7 @@ class SiteProblem(GaussianProblem):
     """Cells that give evidence about u."""
 
     columns: Columns
+    settled: float = SETTLED
 
     @classmethod
     def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
@@ -135,9 +140,38 @@ class SiteProblem(GaussianProblem):
 
         return starts.map(sized)
 
+    def run(self, start: Parameters, options: EMOptions) -> Run[Parameters]:
+        """EM, at first with sites that make one step for each of its own.
+
+        Far from the maximum sites need not settle. The last of those steps are as good as others,
+        for the likelihood is stationary in the sites; but neither the guard of EM nor a gradient
+        may rely on them.
+        """
+        theta, passes = self.pack(start), min(options.max_iter, MOST_PASSES)
+        bounds = self.bounds(start)
+        for _ in range(min(ROUGH_STEPS, options.max_iter // 2)):
+            current = self.unpack(theta)
+            coefficients = Coefficients(current.W, current.delta, current.psi)
+            one = partial(
+                expected_of_sites, coefficients=coefficients, passes=passes, settles=False
+            )
+            statistic = self.rows.reduce(one)
+            image = self.pack(self.free.maximise(statistic, current, self.constraints))
+            if not np.all(np.isfinite(image)):
+                break
+            change = float(np.max(np.abs(image - theta), initial=0.0))
+            theta = image if bounds is None else bounds.clip(image)
+            if change <= max(ROUGH, options.tol):
+                break
+        settled = min(max(options.tol, SETTLED), LEAST_SETTLED)
+        careful = replace(self, settled=settled)
+        return super(SiteProblem, careful).run(self.unpack(theta), options)
+
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(expected_of_sites, coefficients=coefficients, passes=passes)
+        return partial(
+            expected_of_sites, coefficients=coefficients, passes=passes, settled=self.settled
+        )
 
     @property
     def m_step(self) -> MStep:  # type: ignore[override]

@@ -43,10 +43,10 @@ from eigengap.models.gaussian.evidence import Evidence, Rows
 from eigengap.models.gaussian.posterior import Coefficients, product, projected_variance
 from eigengap.runtime.threads import over_columns
 
-KERNELS = Kernels("sites_numba", compiling=15.0)
+KERNELS = Kernels("sites_numba", compiling=9.0)
 GRAIN = 256  # rows below which a second thread does not repay waking it
 # Seconds that the kernels save on one cell that is visited once; measured.
-SAVED, SAVED_COUNT = 3e-7, 5e-6
+SAVED, SAVED_COUNT = 4e-7, 1.5e-6
 MANY_PASSES = 1000  # where the kernels of this module pay, so do those of `factorise`
 
 MOST_SWEEPS = 200
@@ -165,12 +165,13 @@ class CellRows:
             nu=np.array(sites.nu.T, order="C"),
         )
 
-    def settled(self, model: Coefficients, passes: int = 1) -> SitePosteriors:
+    def settled(
+        self, model: Coefficients, passes: int = 1, settled: float | None = None
+    ) -> SitePosteriors:
         """The posteriors once the sites have settled."""
         fixed = _Fixed.of(self, model, passes)
         found = fixed.posteriors(self.tau, self.nu)
-        _settle_together(fixed, self.tau, self.nu, found)
-        return found
+        return _settle(fixed, self.tau, self.nu, found, SETTLED if settled is None else settled)
 
     def stepped(self, model: Coefficients, passes: int = 1) -> SitePosteriors:
         """The posteriors at the present sites, which then move to those that are proposed.
@@ -183,7 +184,7 @@ class CellRows:
         if len(far) and fixed.kernels is not None:
             some = fixed.take(far)
             tau, nu = self.tau[:, far], self.nu[:, far]
-            some.sweep(tau, nu, found.Z[:, far], found.S[:, far], 1)
+            some.sweep(tau, nu, found.Z[:, far], found.S[:, far], SETTLED, 1)
             found.put(far, some.posteriors(tau, nu))
             self.tau[:, far], self.nu[:, far] = tau, nu
         step = np.where(found.change > FAR, SHORT, 1.0)
@@ -195,7 +196,9 @@ class CellRows:
         return found
 
 
-def _settle_together(fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors) -> None:
+def _settle(
+    fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors, settled: float
+) -> SitePosteriors:
     """All sites of a row moved at once, by shorter steps where they overshoot.
 
     Where the kernels are at hand, rows that hardly approach their fixed point are swept instead:
@@ -203,25 +206,30 @@ def _settle_together(fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors
     """
     step = np.ones(len(found.change))
     for _ in range(MOST_SWEEPS):
-        active = np.flatnonzero(found.change > SETTLED)
-        if not len(active):
-            return
-        before = found.change[active]
-        some = fixed.take(active)
-        own_tau, own_nu = tau[:, active], nu[:, active]
-        swept = np.flatnonzero((before > FAR) | (step[active] < 1.0))
-        if fixed.kernels is not None and len(swept):
-            at = active[swept]
-            of_swept = tau[:, at], nu[:, at]
-            fixed.take(at).sweep(*of_swept, found.Z[:, at], found.S[:, at], MOST_SWEEPS)
-        own_tau += step[active] * (found.tau[:, active] - own_tau)
-        own_nu += step[active] * (found.nu[:, active] - own_nu)
-        if fixed.kernels is not None and len(swept):
-            own_tau[:, swept], own_nu[:, swept] = of_swept
-        tau[:, active], nu[:, active] = own_tau, own_nu
-        found.put(active, some.posteriors(own_tau, own_nu))
-        slow = found.change[active] > SLOW * before
-        step[active[slow]] = np.maximum(SHORTER * step[active[slow]], SHORTEST)
+        active = found.change > settled
+        at = np.flatnonzero(active)
+        if not len(at):
+            break
+        before = found.change
+        swept = np.flatnonzero(active & ((before > FAR) | (step < 1.0)))
+        if fixed.kernels is None or not len(swept):
+            swept = at[:0]
+        own = tau[:, swept], nu[:, swept]
+        fixed.take(swept).sweep(*own, found.Z[:, swept], found.S[:, swept], settled, MOST_SWEEPS)
+        is_most = 2 * len(at) > len(active)
+        some: Any = slice(None) if is_most else at
+        by = np.where(active, step, 0.0)[some]
+        tau[:, some] += by * (found.tau[:, some] - tau[:, some])
+        nu[:, some] += by * (found.nu[:, some] - nu[:, some])
+        tau[:, swept], nu[:, swept] = own
+        if is_most:  # the others stay as they are
+            found = fixed.posteriors(tau, nu)
+        else:
+            before = before.copy()
+            found.put(at, fixed.take(at).posteriors(tau[:, at], nu[:, at]))
+        slow = active & (found.change > SLOW * before)
+        step[slow] = np.maximum(SHORTER * step[slow], SHORTEST)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +252,7 @@ class _Fixed:
     def of(cls, cells: CellRows, model: Coefficients, passes: int) -> _Fixed:
         exact, at, evidence = cells.exact, cells.at, cells.evidence
         sums = product(model.on_mask[exact], cells.M)
-        gain = (SAVED_COUNT if evidence.is_count.any() else SAVED) * cells.first.size * passes
+        seconds = np.where(evidence.is_count, SAVED_COUNT, SAVED).sum() * cells.first.shape[1]
         return cls(
             model=model,
             both=np.ascontiguousarray(model.augmented[at]),
@@ -256,7 +264,7 @@ class _Fixed:
             sums=sums[:-1],
             projected=product(model.on_values[exact], cells.R),
             rest=sums[-1] + cells.R**2 @ (1.0 / model.psi[exact]),
-            kernels=KERNELS.load() if KERNELS.pay(gain) else None,
+            kernels=KERNELS.load() if KERNELS.pay(float(seconds) * passes) else None,
         )
 
     def take(self, rows: NDArray[np.intp]) -> _Fixed:
@@ -318,9 +326,11 @@ class _Fixed:
         self._over_rows(lambda first, last: self.kernels.evaluate(*given, first, last))
         return evidence, change, *each
 
-    def sweep(self, tau: Array, nu: Array, Z: Array, S: Array, most: int) -> None:
+    def sweep(self, tau: Array, nu: Array, Z: Array, S: Array, settled: float, most: int) -> None:
         """The sites (m, c) moved one after another, from their posteriors Z and S."""
-        given = (*self._cells(), self.both, self.psi, tau, nu, Z, S, SETTLED, most)
+        if not tau.size:
+            return
+        given = (*self._cells(), self.both, self.psi, tau, nu, Z, S, settled, most)
         self._over_rows(lambda first, last: self.kernels.sweep(*given, first, last))
 
     def _cells(self) -> tuple[Any, ...]:

@@ -57,11 +57,17 @@ class _Part:
 
 
 def expected_of_sites(
-    kept: KeptRows, coefficients: Coefficients, passes: int = 1, *, settles: bool = True
+    kept: KeptRows,
+    coefficients: Coefficients,
+    passes: int = 1,
+    *,
+    settled: float | None = None,
+    settles: bool = True,
 ) -> Expected:
     """Statistics of one block under the current parameters: an E-step.
 
-    Where the sites need not settle they make one step, from where the last E-step left them.
+    Sites settle to within `settled`. Where they need not settle they make one step, from where the
+    last E-step left them.
     """
     q, d, at = coefficients.q, kept.d, kept.at
     size = packed_size(q + 1)
@@ -70,7 +76,10 @@ def expected_of_sites(
     log_likelihood = 0.0
     for part in kept.parts:
         cells = part.cells
-        found = (cells.settled if settles else cells.stepped)(coefficients, passes)
+        if settles:
+            found = cells.settled(coefficients, passes, settled)
+        else:
+            found = cells.stepped(coefficients, passes)
         ones = np.ones(len(part.observed))
         w = ones if part.weight is None else part.weight
         E = expected_products(found.Z, found.S, part.weight)  # (K~, c)
