@@ -27,7 +27,6 @@ from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.gaussian.sites import SETTLED
 from eigengap.sources.base import Block, Source
@@ -141,37 +140,35 @@ class SiteProblem(GaussianProblem):
         return starts.map(sized)
 
     def run(self, start: Parameters, options: EMOptions) -> Run[Parameters]:
-        """EM, at first with sites that make one step for each of its own.
+        """EM, at first with sites that make one step for each of its own (`rough`)."""
+        passes = min(options.max_iter, MOST_PASSES)
+        most = min(ROUGH_STEPS, options.max_iter // 2)
+        near = self.rough(start, most, max(ROUGH, options.tol), passes)
+        careful = replace(self, settled=min(max(options.tol, SETTLED), LEAST_SETTLED))
+        return super(SiteProblem, careful).run(near, options)
 
-        Far from the maximum sites need not settle. The last of those steps are as good as others,
+    def rough(self, start: Parameters, most: int, tol: float, passes: int) -> Parameters:
+        """At most so many steps of plain EM, until they are smaller than `tol`.
+
+        Far from the maximum sites need not settle. What these steps arrive at is as good as others,
         for the likelihood is stationary in the sites; but neither the guard of EM nor a gradient
         may rely on them.
         """
-        theta, passes = self.pack(start), min(options.max_iter, MOST_PASSES)
-        bounds = self.bounds(start)
-        for _ in range(min(ROUGH_STEPS, options.max_iter // 2)):
-            current = self.unpack(theta)
-            coefficients = Coefficients(current.W, current.delta, current.psi)
-            one = partial(
-                expected_of_sites, coefficients=coefficients, passes=passes, settles=False
-            )
-            statistic = self.rows.reduce(one)
-            image = self.pack(self.free.maximise(statistic, current, self.constraints))
+        theta, bounds = self.pack(start), self.bounds(start)
+        for _ in range(most):
+            at = self.unpack(theta)
+            one = partial(expected_of_sites, coefficients=at, passes=passes, settles=False)
+            image = self.pack(self.free.maximise(self.rows.reduce(one), at, self.constraints))
             if not np.all(np.isfinite(image)):
                 break
             change = float(np.max(np.abs(image - theta), initial=0.0))
-            theta = image if bounds is None else bounds.clip(image)
-            if change <= max(ROUGH, options.tol):
+            theta = bounds.clip(image)
+            if change <= tol:
                 break
-        settled = min(max(options.tol, SETTLED), LEAST_SETTLED)
-        careful = replace(self, settled=settled)
-        return super(SiteProblem, careful).run(self.unpack(theta), options)
+        return self.unpack(theta)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(
-            expected_of_sites, coefficients=coefficients, passes=passes, settled=self.settled
-        )
+        return partial(expected_of_sites, coefficients=current, passes=passes, settled=self.settled)
 
     @property
     def m_step(self) -> MStep:  # type: ignore[override]
