@@ -39,6 +39,7 @@ MANY, MANY_WEIGHTS = np.polynomial.legendre.leggauss(32)
 FEW, FEW_WEIGHTS = (FEW + 1.0) / 2.0, FEW_WEIGHTS / 2.0
 MANY, MANY_WEIGHTS = (MANY + 1.0) / 2.0, MANY_WEIGHTS / 2.0
 MOST_NEWTON, LARGEST_STEP, LARGEST_LOG, MOST_REACH = 60, 2.0, 700.0, 8
+LEAST_LEFT = 1e-13
 TOGETHER = 8  # masses whose product is taken before its logarithm
 
 ROOT_HALF, LOG_ROOT_2PI = math.sqrt(0.5), 0.5 * math.log(2.0 * math.pi)
@@ -207,11 +208,23 @@ def _binomial_fall(
 
 
 @_part
+def _start(a: float, v: float, y: float, log_size: float, is_poisson: bool) -> float:
+    """Where to look for the mode, as `models.gaussian.evidence.Counts._mode` does."""
+    x = a + log_size
+    log_y = math.log(y) if y > 0.0 else -math.inf
+    if not is_poisson:
+        return a
+    if x > log_y:
+        return min(x, math.log(max(y + max(x, 0.0) / v, 1.0))) - log_size
+    return max(x, min(log_y - 1.0, x + 0.6 * v * y)) - log_size
+
+
+@_part
 def _counts(G: Array, shape: float) -> None:
     """LOWER is y, of mean exp(u + UPPER): the mode by Newton's method, integrals about it."""
     is_poisson = math.isinf(shape)
     for r in range(LANE):
-        G[MODE + r] = G[A + r]
+        G[MODE + r] = _start(G[A + r], G[V + r], G[LOWER + r], G[UPPER + r], is_poisson)
     for _ in range(MOST_NEWTON):
         for r in range(LANE):
             at, a, v, y = G[MODE + r], G[A + r], G[V + r], G[LOWER + r]
@@ -295,7 +308,7 @@ def _add_node(G: Array, shape: float, node: float, weight: float) -> None:
     for r in range(LANE):
         reach = G[REACH + r]
         s = reach * node
-        density = _exp(-min(G[HARD + r], LARGEST_LOG)) * abs(reach) * weight
+        density = _exp(-min(max(G[HARD + r], -LARGEST_LOG), LARGEST_LOG)) * abs(reach) * weight
         G[SUM0 + r] += density
         G[SUM1 + r] += density * s
         G[SUM2 + r] += density * s * s
@@ -341,7 +354,7 @@ def _to_cavity(G: Array, psi: float) -> None:
     """A and V from T, T_VARIANCE, TAU and NU."""
     for r in range(LANE):
         v = G[T_VARIANCE + r]
-        left = 1.0 - G[TAU + r] * v
+        left = max(1.0 - G[TAU + r] * v, LEAST_LEFT)
         G[LEFT + r] = left
         G[SPREAD + r] = v / left
         G[A + r] = (G[T + r] - v * G[NU + r]) / left
@@ -379,7 +392,7 @@ def _evaluate(
                 t, v, old_tau, old_nu = G[T + r], G[T_VARIANCE + r], G[TAU + r], G[NU + r]
                 u, of_u, left = G[MEAN + r], G[VARIANCE + r], G[LEFT + r]
                 g, h = (u - a) / total, (1.0 - of_u / total) / total
-                scale = 1.0 / (1.0 - b * h)
+                scale = total / (psi[j] + b * (of_u / total))  # 1 / (1 - b h)
                 to_tau, to_nu = h * scale, (g + a * h) * scale
                 pull = abs(to_nu - old_nu - (to_tau - old_tau) * t) * math.sqrt(v)
                 moved = max(pull, abs(to_tau - old_tau) * v)
@@ -448,7 +461,7 @@ def _sweep(
                     a, total, b, v = G[A + r], G[V + r], G[SPREAD + r], G[T_VARIANCE + r]
                     g = (G[MEAN + r] - a) / total
                     h = (1.0 - G[VARIANCE + r] / total) / total
-                    scale = 1.0 / (1.0 - b * h)
+                    scale = total / (psi[j] + b * (G[VARIANCE + r] / total))
                     by_tau = h * scale - G[TAU + r]
                     by_nu = (g + a * h) * scale - G[NU + r]
                     by_tau = by_tau if moves else 0.0

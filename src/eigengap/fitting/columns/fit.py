@@ -113,6 +113,8 @@ class SiteProblem(GaussianProblem):
 
     @classmethod
     def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
+        if columns.width == 0:
+            raise ValueError("every column has one level alone: there is nothing to fit")
         counts = source.reduce(partial(_LatentCounts.of, columns=columns))
         ones = np.ones(columns.width)
         # A question that no cell was asked has the parameters of its prior.

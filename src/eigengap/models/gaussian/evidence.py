@@ -160,14 +160,15 @@ class Counts:
         at = self._mode(mean, variance)
         slope = self._slopes(at)[0] - (at - mean) / variance  # zero where Newton has converged
         mass, first, second = (np.zeros(len(at)) for _ in range(3))
+        nodes, weights = MANY
         for side in (-1.0, 1.0):
             reach = self._reach(at, slope, side, variance)
-            for node, weight in zip(*MANY, strict=True):
-                s = reach * node
-                density = np.abs(reach) * weight * np.exp(-self._fall(at, s, slope, variance)[0])
-                mass += density
-                first += density * s
-                second += density * s**2
+            s = nodes[:, None] * reach
+            fall = np.clip(self._fall(at, s, slope, variance)[0], -LARGEST_LOG, LARGEST_LOG)
+            density = weights[:, None] * np.exp(-fall) * np.abs(reach)
+            mass += density.sum(axis=0)
+            first += np.einsum("ki,ki->i", density, s)
+            second += np.einsum("ki,ki,ki->i", density, s, s)
         offset = first / mass
         gaussian = -0.5 * ((at - mean) ** 2 / variance + np.log(2.0 * pi * variance))
         log_mass = self.log_density(at) + gaussian + np.log(mass)
@@ -211,8 +212,18 @@ class Counts:
         return fall, by + np.where(is_poisson, by_poisson, by_binomial)
 
     def _mode(self, mean: Array, variance: Array) -> Array:
-        """Where the product is largest: damped Newton's method."""
-        u = np.array(mean, copy=True)
+        """Where the product is largest: damped Newton's method, for Poisson from a bound.
+
+        The mode lies between the mean and ln(y / size). Above the latter exp(u) size is at most y
+        plus the pull of the Gaussian; below ln(y / size) - 1 that pull is at least 0.6 y.
+        """
+        x = mean + self.log_size
+        with np.errstate(divide="ignore"):
+            log_y = np.log(self.y)
+        above = np.log(np.maximum(self.y + np.maximum(x, 0.0) / variance, 1.0))
+        below = np.minimum(log_y - 1.0, x + 0.6 * variance * self.y)
+        start = np.where(x > log_y, np.minimum(x, above), np.maximum(x, below))
+        u = np.where(np.isinf(self.shape), start - self.log_size, mean)
         for _ in range(MOST_NEWTON):
             slope, curve = self._slopes(u)
             step = (slope - (u - mean) / variance) / (curve + 1.0 / variance)

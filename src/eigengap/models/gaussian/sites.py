@@ -47,6 +47,7 @@ KERNELS = Kernels("sites_numba", compiling=9.0)
 GRAIN = 256  # rows below which a second thread does not repay waking it
 # Seconds that the kernels save on one cell that is visited once; measured.
 SAVED, SAVED_COUNT = 4e-7, 1.5e-6
+CALLS_OF_COUNTS = 1.5e-2  # and on the calls of NumPy that counts need, however few they are
 MANY_PASSES = 1000  # where the kernels of this module pay, so do those of `factorise`
 
 MOST_SWEEPS = 200
@@ -57,6 +58,8 @@ SETTLED = 1e-5
 # point the same way overshoot together.
 SLOW, SHORTER, SHORTEST = 0.5, 0.7, 0.1
 FAR, SHORT = 0.3, 0.5  # change from which on that is to be feared, and the step then
+
+LEAST_LEFT = 1e-13  # share of a precision that a site leaves to the others: below it is rounding
 
 CHUNK_ENTRIES = 1 << 17  # of rows x features that are held in the cache
 
@@ -103,12 +106,12 @@ class SitePosteriors:
     Z: Array  # (q, c) means
     S: Array  # (K, c) packed covariances
     log_likelihood: Array  # (c,) approximate
+    change: Array  # (c,) farthest that a proposed site would move its t, in standard deviations
     mean: Array  # (m, c) E[u]; 0 where the cell says nothing
     variance: Array  # (m, c) Var[u]; likewise
     gain: Array  # (m, c) Cov(z, u) = gain S w; likewise
-    tau: Array  # (m, c) of the sites at which the moments agree
+    tau: Array  # (m, c) of the proposed sites, at which the moments agree
     nu: Array  # (m, c)
-    change: Array  # (c,) farthest that one of these would move its t, in standard deviations
 
     def put(self, rows: NDArray[np.intp], other: SitePosteriors) -> None:
         """Overwrite some rows."""
@@ -253,6 +256,7 @@ class _Fixed:
         exact, at, evidence = cells.exact, cells.at, cells.evidence
         sums = product(model.on_mask[exact], cells.M)
         seconds = np.where(evidence.is_count, SAVED_COUNT, SAVED).sum() * cells.first.shape[1]
+        seconds += CALLS_OF_COUNTS if evidence.is_count.any() else 0.0
         return cls(
             model=model,
             both=np.ascontiguousarray(model.augmented[at]),
@@ -290,19 +294,20 @@ class _Fixed:
         of_cells = self._of_cells if self.kernels is None else self._compiled
         evidence, change, *each = of_cells(tau, nu, mean, variance)
         log_likelihood = evidence - 0.5 * (log_det + distance + self.rest)
-        return SitePosteriors(Z, S, log_likelihood, *each, change=change)
+        return SitePosteriors(Z, S, log_likelihood, change, *each)
 
     def _of_cells(self, tau: Array, nu: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
         """What the cells say at mean and variance (m, c) of t; `SitePosteriors` has the names."""
         known = self.known
-        left = 1.0 - tau * variance
+        left = np.maximum(1.0 - tau * variance, LEAST_LEFT)
         b, a = variance / left, (mean - variance * nu) / left  # the cavity of each site
         total = b + self.psi[:, None]
         evidence = replace(self.evidence, first=self.first.T, second=self.second.T)
         log_mass, u, of_u = (x.T for x in evidence.tilted(a.T, total.T))
         g, h = (u - a) / total, (1.0 - of_u / total) / total
-        new_tau = np.where(known, h / (1.0 - b * h), 0.0)
-        new_nu = np.where(known, (g + a * h) / (1.0 - b * h), 0.0)
+        rest = (self.psi[:, None] + b * (of_u / total)) / total  # 1 - b h without cancellation
+        new_tau = np.where(known, h / rest, 0.0)
+        new_nu = np.where(known, (g + a * h) / rest, 0.0)
         pull = np.abs(new_nu - nu - (new_tau - tau) * mean) * np.sqrt(variance)
         change = np.maximum(pull, np.abs(new_tau - tau) * variance)
         wider = 1.0 + tau * b

@@ -56,6 +56,7 @@ class _Part:
         return cls(CellRows.of(rows), observed, rows.weight)
 
 
+@np.errstate(all="ignore")  # where the model does not exist the objective says so: it is not finite
 def expected_of_sites(
     kept: KeptRows,
     coefficients: Coefficients,
