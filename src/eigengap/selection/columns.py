@@ -4,32 +4,40 @@ A share of the observed cells is held out, models of growing rank are fitted to 
 is charged by what it had predicted of the held-out cells: the logarithm of the probability of a
 level, or of the density of a value. That is a proper score (Gneiting and Raftery 2007), the same
 unit for every kind of column, and counts wrong uncertainty as well as wrong values.
+
+Ranks are doubled until the score falls, and then narrowed down between the neighbours of the best.
+A fit starts from that of the next smaller rank, with further axes from the spectral start.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from eigengap.fitting.columns.fit import fit_columns
-from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.columns.fit import SiteProblem
+from eigengap.fitting.gaussian.problem import MOST_PASSES, data_model
 from eigengap.linalg import Array
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
+from eigengap.selection.imputation import rounds
 from eigengap.sources import ArraySource
+from eigengap.statistics.expected.gaussian import Parameters
 
-SHARE = 0.1  # of the observed cells that are held out
-LOOSE = EMOptions(tol=1e-3, max_iter=100)
-PATIENCE = 2  # ranks that do worse than the best before the search ends
+STEPS, LOOSE = 40, 0.02  # most steps of a fit, and the step at which it ends
+SMALL = 2  # rank up to which a worse score does not end the search for larger ones
+TIE = 1e-3  # nats per cell that are no difference; the smaller rank is taken
+LARGEST_SEARCH = 500_000  # cells; a larger table is searched on a sample of its rows
+ROWS_A_COMPONENT = 4  # fewer rows do not determine a component, nor fewer than two u
 
 
 @dataclass(frozen=True)
 class ColumnRanks:
     """Mean log score of the held-out cells for each rank that was tried."""
 
-    scores: tuple[float, ...]  # of 0, 1, ... components
+    tried: tuple[int, ...]  # ascending
+    scores: tuple[float, ...]  # of each
     chosen: int
 
 
@@ -37,26 +45,71 @@ def rank_of_columns(
     values: Array, columns: Columns, weight: Array | None = None, seed: int = 0
 ) -> ColumnRanks:
     """The rank, from 0 on, that predicts held-out cells best."""
-    hidden = _held_out(values, seed)
-    kept = np.where(hidden, np.nan, values)
-    truth = np.where(hidden, values, np.nan)
-    source = ArraySource(kept, weight=weight)
-    scores: list[float] = []
-    most = max(min(values.shape[0] // 4, columns.width // 2), 0)
-    for q in range(most + 1):
-        model = ColumnModel(columns, fit_columns(source, columns, q, LOOSE).model)
-        scores.append(float(np.nanmean(model.log_scores(kept, truth))))
-        best = int(np.argmax(scores))
-        if q - best >= PATIENCE:
+    if values.size > LARGEST_SEARCH:  # heavy rows are drawn more often
+        source = ArraySource(values, weight=weight)
+        k = max(LARGEST_SEARCH // values.shape[1], 1)
+        values, weight = source.sample(k, np.random.default_rng(seed)), None
+    masks = [mask for mask in rounds(~np.isnan(values), seed) if mask.any()]
+    most = min(len(values) // ROWS_A_COMPONENT, columns.width // 2)
+    if not masks or most == 0:
+        return ColumnRanks((), (), 0)
+    parts = [
+        _HeldOut(np.where(mask, np.nan, values), np.where(mask, values, np.nan), weight, columns)
+        for mask in masks
+    ]
+    return _searched(lambda q: float(np.mean([part.score(q) for part in parts])), most)
+
+
+def _searched(score_of: Callable[[int], float], most: int) -> ColumnRanks:
+    scores: dict[int, float] = {}
+
+    def best() -> int:
+        top = max(scores.values())
+        return min(q for q, score in scores.items() if score >= top - TIE)
+
+    q = 0
+    while True:
+        scores[q] = score_of(q)
+        if q == most or (best() < q and q > SMALL):
             break
-    return ColumnRanks(tuple(scores), best)
+        q = min(max(2 * q, q + 1), most)
+    while True:
+        at, tried = best(), sorted(scores)
+        below = max((q for q in tried if q < at), default=at)
+        above = min((q for q in tried if q > at), default=at)
+        left = [(low + high) // 2 for low, high in ((below, at), (at, above)) if high - low > 1]
+        if not left:
+            return ColumnRanks(tuple(tried), tuple(scores[q] for q in tried), at)
+        scores[left[0]] = score_of(left[0])
 
 
-def _held_out(values: Array, seed: int) -> NDArray[np.bool_]:
-    """Cells (n, d) to hold out; every row and column keeps some."""
-    rng = np.random.default_rng(seed)
-    observed = ~np.isnan(values)
-    hidden = observed & (rng.random(values.shape) < SHARE)
-    lonely = observed.sum(axis=1) - hidden.sum(axis=1) < 1
-    hidden[lonely] = False
-    return hidden
+class _HeldOut:
+    """A table without some of its cells, the cells, and the fits so far."""
+
+    def __init__(self, kept: Array, truth: Array, weight: Array | None, columns: Columns) -> None:
+        self.kept, self.truth, self.columns = kept, truth, columns
+        self.weight = np.ones(len(kept)) if weight is None else weight
+        self.source = ArraySource(kept, weight=weight)
+        self.fits: dict[int, Parameters] = {}
+
+    def score(self, q: int) -> float:
+        problem = SiteProblem.of_columns(self.source, self.columns, q)
+        start = self._start(problem.starts().first)
+        fit = self.fits[q] = problem.rough(start, STEPS, LOOSE, MOST_PASSES)
+        model = ColumnModel(self.columns, data_model(fit, problem.units, problem.constraints)[0])
+        scores = model.log_scores(self.kept, self.truth)
+        w = np.where(np.isnan(scores), 0.0, self.weight[:, None])
+        return float(np.sum(w * np.nan_to_num(scores)) / np.sum(w))
+
+    def _start(self, spectral: Parameters) -> Parameters:
+        """The fit of the next smaller rank, with what its axes leave of the spectral start's."""
+        q = spectral.W.shape[1]
+        smaller = max((k for k in self.fits if k < q), default=0)
+        if smaller == 0:
+            return spectral
+        fit = self.fits[smaller]
+        axes = np.linalg.qr(fit.W)[0]
+        rest = spectral.W - axes @ (axes.T @ spectral.W)
+        left, size, _ = np.linalg.svd(rest, full_matrices=False)
+        further = (left * size)[:, : q - smaller]
+        return replace(fit, W=np.hstack([fit.W, further]))

@@ -12,6 +12,7 @@ import numpy as np
 from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
+    MOST_PASSES,
     EMOptions,
     GaussianFit,
     Packing,
@@ -26,13 +27,15 @@ from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.models.gaussian.predictive import Predictive
+from eigengap.models.gaussian.sites import SETTLED
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
+ROUGH_STEPS, ROUGH = 30, 0.01  # most steps with unsettled sites, and the step that ends them
+LEAST_SETTLED = 1e-4  # of sites, where the fit is wanted less than precisely
 LEAST_NOISE = 0.05  # of a start, relative to u: sites settle slowly where there is less
 
 
@@ -106,9 +109,12 @@ class SiteProblem(GaussianProblem):
     """Cells that give evidence about u."""
 
     columns: Columns
+    settled: float = SETTLED
 
     @classmethod
     def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
+        if columns.width == 0:
+            raise ValueError("every column has one level alone: there is nothing to fit")
         counts = source.reduce(partial(_LatentCounts.of, columns=columns))
         ones = np.ones(columns.width)
         # A question that no cell was asked has the parameters of its prior.
@@ -135,9 +141,36 @@ class SiteProblem(GaussianProblem):
 
         return starts.map(sized)
 
+    def run(self, start: Parameters, options: EMOptions) -> Run[Parameters]:
+        """EM, at first with sites that make one step for each of its own (`rough`)."""
+        passes = min(options.max_iter, MOST_PASSES)
+        most = min(ROUGH_STEPS, options.max_iter // 2)
+        near = self.rough(start, most, max(ROUGH, options.tol), passes)
+        careful = replace(self, settled=min(max(options.tol, SETTLED), LEAST_SETTLED))
+        return super(SiteProblem, careful).run(near, options)
+
+    def rough(self, start: Parameters, most: int, tol: float, passes: int) -> Parameters:
+        """At most so many steps of plain EM, until they are smaller than `tol`.
+
+        Far from the maximum sites need not settle. What these steps arrive at is as good as others,
+        for the likelihood is stationary in the sites; but neither the guard of EM nor a gradient
+        may rely on them.
+        """
+        theta, bounds = self.pack(start), self.bounds(start)
+        for _ in range(most):
+            at = self.unpack(theta)
+            one = partial(expected_of_sites, coefficients=at, passes=passes, settles=False)
+            image = self.pack(self.free.maximise(self.rows.reduce(one), at, self.constraints))
+            if not np.all(np.isfinite(image)):
+                break
+            change = float(np.max(np.abs(image - theta), initial=0.0))
+            theta = bounds.clip(image)
+            if change <= tol:
+                break
+        return self.unpack(theta)
+
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(expected_of_sites, coefficients=coefficients, passes=passes)
+        return partial(expected_of_sites, coefficients=current, passes=passes, settled=self.settled)
 
     @property
     def m_step(self) -> MStep:  # type: ignore[override]

@@ -145,7 +145,7 @@ def _integrals(near: Array, far: Array, nodes: Array, weights: Array) -> Moments
 MOST_NEWTON = 60  # steps to the mode; each halves its error at worst
 LARGEST_STEP = 2.0  # of Newton's method in u: exp(u) must not overflow on the way
 LARGEST_LOG = 700.0  # exp of it is finite
-HALVINGS = 14  # of a bound on where the density is negligible: enough for counts of millions
+MOST_REACH = 8  # steps to where the density is negligible; one too few only widens the integral
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,19 +158,21 @@ class Counts:
 
     def tilted(self, mean: Array, variance: Array) -> Moments:
         at = self._mode(mean, variance)
-        peak = self._log_joint(at, mean, variance)
+        slope = self._slopes(at)[0] - (at - mean) / variance  # zero where Newton has converged
         mass, first, second = (np.zeros(len(at)) for _ in range(3))
+        nodes, weights = MANY
         for side in (-1.0, 1.0):
-            reach = self._reach(at, peak, side, mean, variance)
-            for node, weight in zip(*MANY, strict=True):
-                s = reach * node
-                log_density = self._log_joint(at + s, mean, variance) - peak
-                density = np.abs(reach) * weight * np.exp(log_density)
-                mass += density
-                first += density * s
-                second += density * s**2
+            reach = self._reach(at, slope, side, variance)
+            s = nodes[:, None] * reach
+            fall = np.clip(self._fall(at, s, slope, variance)[0], -LARGEST_LOG, LARGEST_LOG)
+            density = weights[:, None] * np.exp(-fall) * np.abs(reach)
+            mass += density.sum(axis=0)
+            first += np.einsum("ki,ki->i", density, s)
+            second += np.einsum("ki,ki,ki->i", density, s, s)
         offset = first / mass
-        return Moments(peak + np.log(mass), at + offset, second / mass - offset**2)
+        gaussian = -0.5 * ((at - mean) ** 2 / variance + np.log(2.0 * pi * variance))
+        log_mass = self.log_density(at) + gaussian + np.log(mass)
+        return Moments(log_mass, at + offset, second / mass - offset**2)
 
     def log_density(self, u: Array) -> Array:
         """ln p(y | u)."""
@@ -189,13 +191,39 @@ class Counts:
         weight = 1.0 / (1.0 + mean / self.shape)
         return (self.y - mean) * weight, mean * weight**2 * (1.0 + self.y / self.shape)
 
-    def _log_joint(self, u: Array, mean: Array, variance: Array) -> Array:
-        gaussian = -0.5 * ((u - mean) ** 2 / variance + np.log(2.0 * pi * variance))
-        return self.log_density(u) + gaussian
+    def _fall(self, at: Array, s: Array, slope: Array, variance: Array) -> tuple[Array, Array]:
+        """What the log of the joint density has fallen by at s from its mode, and the derivative.
+
+        At the mode the linear terms of evidence and Gaussian cancel, but for `slope`.
+        """
+        mean = np.exp(np.minimum(at + self.log_size, LARGEST_LOG))
+        grown, r = np.expm1(s), self.shape
+        poisson, by_poisson = mean * (grown - s), mean * grown
+        fall, by = s * (0.5 * s / variance - slope), s / variance - slope
+        is_poisson = np.isinf(r)
+        if is_poisson.all():
+            return fall + poisson, by + by_poisson
+        finite = np.where(is_poisson, 1.0, r)
+        share, total = mean / (finite + mean), self.y + finite
+        larger = 1.0 + share * grown
+        binomial = total * (np.log(larger) - share * s)
+        by_binomial = total * share * ((1.0 + grown) / larger - 1.0)
+        fall = fall + np.where(is_poisson, poisson, binomial)
+        return fall, by + np.where(is_poisson, by_poisson, by_binomial)
 
     def _mode(self, mean: Array, variance: Array) -> Array:
-        """Where the product is largest: damped Newton's method."""
-        u = np.array(mean, copy=True)
+        """Where the product is largest: damped Newton's method, for Poisson from a bound.
+
+        The mode lies between the mean and ln(y / size). Above the latter exp(u) size is at most y
+        plus the pull of the Gaussian; below ln(y / size) - 1 that pull is at least 0.6 y.
+        """
+        x = mean + self.log_size
+        with np.errstate(divide="ignore"):
+            log_y = np.log(self.y)
+        above = np.log(np.maximum(self.y + np.maximum(x, 0.0) / variance, 1.0))
+        below = np.minimum(log_y - 1.0, x + 0.6 * variance * self.y)
+        start = np.where(x > log_y, np.minimum(x, above), np.maximum(x, below))
+        u = np.where(np.isinf(self.shape), start - self.log_size, mean)
         for _ in range(MOST_NEWTON):
             slope, curve = self._slopes(u)
             step = (slope - (u - mean) / variance) / (curve + 1.0 / variance)
@@ -204,16 +232,19 @@ class Counts:
                 break
         return u
 
-    def _reach(self, at: Array, peak: Array, side: float, mean: Array, variance: Array) -> Array:
-        """How far from the mode the density is negligible, by bisection.
+    def _reach(self, at: Array, slope: Array, side: float, variance: Array) -> Array:
+        """How far from the mode the density is negligible: Newton's method from outside.
 
-        The evidence only narrows the Gaussian, which bounds it.
+        The evidence only narrows the Gaussian, which bounds it; the fall is convex, so that no step
+        goes too far. A Poisson density falls exponentially above its mode, which is a bound too.
         """
-        inside, outside = np.zeros(len(at)), side * np.sqrt(NEGLIGIBLE * variance)
-        for _ in range(HALVINGS):
-            middle = 0.5 * (inside + outside)
-            density = self._log_joint(at + middle, mean, variance) - peak
-            too_far = density < -NEGLIGIBLE / 2.0
-            outside = np.where(too_far, middle, outside)
-            inside = np.where(too_far, inside, middle)
-        return outside
+        half = NEGLIGIBLE / 2.0
+        s = np.sqrt(NEGLIGIBLE * variance)
+        if side > 0.0:
+            rate = np.exp(np.clip(at + self.log_size, -LARGEST_LOG, LARGEST_LOG))
+            s = np.where(np.isinf(self.shape), np.minimum(s, np.log1p(half / rate + s)), s)
+        s = side * s
+        for _ in range(MOST_REACH):
+            fall, by = self._fall(at, s, slope, variance)
+            s = np.where(fall > half, s - (fall - half) / np.where(fall > half, by, 1.0), s)
+        return s

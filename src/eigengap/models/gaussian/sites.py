@@ -29,9 +29,8 @@ E-step as if u had been observed, E[u], E[u^2] and E[u z] with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,14 +39,16 @@ from numpy.typing import NDArray
 from eigengap.compiled import factorise
 from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array, pack_outer, packed_diagonal, packed_size
-from eigengap.models.gaussian.evidence import Evidence, Moments, Rows
+from eigengap.models.gaussian.evidence import Evidence, Rows
 from eigengap.models.gaussian.posterior import Coefficients, product, projected_variance
 from eigengap.runtime.threads import over_columns
 
-KERNELS = Kernels("sites_numba", compiling=12.0)
-GRAIN = 64  # rows below which a second thread does not repay waking it
+KERNELS = Kernels("sites_numba", compiling=9.0)
+GRAIN = 256  # rows below which a second thread does not repay waking it
 # Seconds that the kernels save on one cell that is visited once; measured.
-SAVED = 1.5e-6
+SAVED, SAVED_COUNT = 4e-7, 1.5e-6
+CALLS_OF_COUNTS = 1.5e-2  # and on the calls of NumPy that counts need, however few they are
+MANY_PASSES = 1000  # where the kernels of this module pay, so do those of `factorise`
 
 MOST_SWEEPS = 200
 # A site that moves its t by less than this, in standard deviations, is settled. The likelihood is
@@ -56,6 +57,9 @@ SETTLED = 1e-5
 # Sites of a row that hardly approach their fixed point all at once take shorter steps: those that
 # point the same way overshoot together.
 SLOW, SHORTER, SHORTEST = 0.5, 0.7, 0.1
+FAR, SHORT = 0.3, 0.5  # change from which on that is to be feared, and the step then
+
+LEAST_LEFT = 1e-13  # share of a precision that a site leaves to the others: below it is rounding
 
 CHUNK_ENTRIES = 1 << 17  # of rows x features that are held in the cache
 
@@ -94,9 +98,6 @@ class Sites:
     def none(cls, shape: tuple[int, ...]) -> Sites:
         return cls(np.zeros(shape), np.zeros(shape))
 
-    def take(self, rows: Rows) -> Sites:
-        return Sites(self.tau[rows], self.nu[rows])
-
 
 @dataclass(frozen=True, eq=False)
 class SitePosteriors:
@@ -105,18 +106,17 @@ class SitePosteriors:
     Z: Array  # (q, c) means
     S: Array  # (K, c) packed covariances
     log_likelihood: Array  # (c,) approximate
-    mean: Array  # (c, m) E[u]; 0 where the cell says nothing
-    variance: Array  # (c, m) Var[u]; likewise
-    gain: Array  # (c, m) Cov(z, u) = gain S w; likewise
-    proposed: Sites  # at which the moments agree
-    change: Array  # (c,) farthest that one of these would move its t, in standard deviations
+    change: Array  # (c,) farthest that a proposed site would move its t, in standard deviations
+    mean: Array  # (m, c) E[u]; 0 where the cell says nothing
+    variance: Array  # (m, c) Var[u]; likewise
+    gain: Array  # (m, c) Cov(z, u) = gain S w; likewise
+    tau: Array  # (m, c) of the proposed sites, at which the moments agree
+    nu: Array  # (m, c)
 
     def put(self, rows: NDArray[np.intp], other: SitePosteriors) -> None:
         """Overwrite some rows."""
-        self.Z[:, rows], self.S[:, rows] = other.Z, other.S
-        self.proposed.tau[rows], self.proposed.nu[rows] = other.proposed.tau, other.proposed.nu
-        for name in ("log_likelihood", "mean", "variance", "gain", "change"):
-            getattr(self, name)[rows] = getattr(other, name)
+        for name, own in vars(self).items():
+            own[..., rows] = getattr(other, name)
 
 
 def site_posteriors(
@@ -126,48 +126,113 @@ def site_posteriors(
 
     `passes` is how often the caller expects to do this: it decides whether compiling pays.
     """
-    fixed = _Fixed.of(rows, model)
-    shape = fixed.informative.shape
-    sites = Sites.none(shape) if start is None else Sites(start.tau.copy(), start.nu.copy())
-    kernels = _kernels(rows.evidence, passes)
-    found = fixed.posteriors(sites, kernels)
-    if kernels is None:
-        _settle_together(fixed, sites, found)
-    else:
-        _settle_in_turn(fixed, sites, found, kernels)
-    return found, sites
+    cells = CellRows.of(rows, start)
+    found = cells.settled(model, passes)
+    return found, Sites(cells.tau.T, cells.nu.T)
 
 
-def _kernels(evidence: Evidence, passes: int) -> Any:
-    """The compiled functions, or None where NumPy does."""
-    gain = SAVED * evidence.first.size * passes
-    return KERNELS.load() if KERNELS.pay(gain) else None
+@dataclass(eq=False)
+class CellRows:
+    """Rows with their sites, which move: a row a column, so that loops go along the rows."""
+
+    exact: NDArray[np.intp]  # (k,) columns in which any cell is exact
+    R: Array  # (c, k)
+    M: Array  # (c, k)
+    evidence: Evidence
+    at: NDArray[np.intp]
+    first: Array  # (m, c) of the evidence
+    second: Array
+    known: NDArray[np.bool_]  # (m, c) cells that say anything
+    tau: Array  # (m, c)
+    nu: Array
+
+    @classmethod
+    def of(cls, rows: SiteRows, start: Sites | None = None) -> CellRows:
+        evidence = rows.evidence
+        first, second = (
+            np.array(evidence.first.T, order="C"),
+            np.array(evidence.second.T, order="C"),
+        )
+        sites = Sites.none(evidence.first.shape) if start is None else start
+        exact = np.flatnonzero(rows.M.any(axis=0))
+        return cls(
+            exact=exact,
+            R=rows.R[:, exact],
+            M=rows.M[:, exact],
+            evidence=evidence,
+            at=rows.at,
+            first=first,
+            second=second,
+            known=~np.isnan(first),
+            tau=np.array(sites.tau.T, order="C"),
+            nu=np.array(sites.nu.T, order="C"),
+        )
+
+    def settled(
+        self, model: Coefficients, passes: int = 1, settled: float | None = None
+    ) -> SitePosteriors:
+        """The posteriors once the sites have settled."""
+        fixed = _Fixed.of(self, model, passes)
+        found = fixed.posteriors(self.tau, self.nu)
+        return _settle(fixed, self.tau, self.nu, found, SETTLED if settled is None else settled)
+
+    def stepped(self, model: Coefficients, passes: int = 1) -> SitePosteriors:
+        """The posteriors at the present sites, which then move to those that are proposed.
+
+        Rows whose sites are far from these are swept first: all at once they would overshoot.
+        """
+        fixed = _Fixed.of(self, model, passes)
+        found = fixed.posteriors(self.tau, self.nu)
+        far = np.flatnonzero(found.change > FAR)
+        if len(far) and fixed.kernels is not None:
+            some = fixed.take(far)
+            tau, nu = self.tau[:, far], self.nu[:, far]
+            some.sweep(tau, nu, found.Z[:, far], found.S[:, far], SETTLED, 1)
+            found.put(far, some.posteriors(tau, nu))
+            self.tau[:, far], self.nu[:, far] = tau, nu
+        step = np.where(found.change > FAR, SHORT, 1.0)
+        if np.all(step == 1.0):
+            self.tau, self.nu = found.tau, found.nu
+        else:
+            self.tau += step * (found.tau - self.tau)
+            self.nu += step * (found.nu - self.nu)
+        return found
 
 
-def _settle_together(fixed: _Fixed, sites: Sites, found: SitePosteriors) -> None:
-    """All sites of a row moved at once, by shorter steps where they overshoot."""
+def _settle(
+    fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors, settled: float
+) -> SitePosteriors:
+    """All sites of a row moved at once, by shorter steps where they overshoot.
+
+    Where the kernels are at hand, rows that hardly approach their fixed point are swept instead:
+    site after site, each from the posterior that the last one left.
+    """
     step = np.ones(len(found.change))
     for _ in range(MOST_SWEEPS):
-        active = np.flatnonzero(found.change > SETTLED)
-        if not len(active):
-            return
-        before = found.change[active]
-        by = step[active, None]
-        sites.tau[active] += by * (found.proposed.tau[active] - sites.tau[active])
-        sites.nu[active] += by * (found.proposed.nu[active] - sites.nu[active])
-        found.put(active, fixed.take(active).posteriors(sites.take(active), None))
-        slow = found.change[active] > SLOW * before
-        step[active[slow]] = np.maximum(SHORTER * step[active[slow]], SHORTEST)
-
-
-def _settle_in_turn(fixed: _Fixed, sites: Sites, found: SitePosteriors, kernels: Any) -> None:
-    """The sites of a row moved one after another, each from the posterior the last one left."""
-    for _ in range(2):  # the second only where rounding in the rank-one updates has added up
-        active = np.flatnonzero(found.change > SETTLED)
-        if not len(active):
-            return
-        over_columns(partial(fixed.sweep, sites, active, kernels), len(active), GRAIN)
-        found.put(active, fixed.take(active).posteriors(sites.take(active), kernels))
+        active = found.change > settled
+        at = np.flatnonzero(active)
+        if not len(at):
+            break
+        before = found.change
+        swept = np.flatnonzero(active & ((before > FAR) | (step < 1.0)))
+        if fixed.kernels is None or not len(swept):
+            swept = at[:0]
+        own = tau[:, swept], nu[:, swept]
+        fixed.take(swept).sweep(*own, found.Z[:, swept], found.S[:, swept], settled, MOST_SWEEPS)
+        is_most = 2 * len(at) > len(active)
+        some: Any = slice(None) if is_most else at
+        by = np.where(active, step, 0.0)[some]
+        tau[:, some] += by * (found.tau[:, some] - tau[:, some])
+        nu[:, some] += by * (found.nu[:, some] - nu[:, some])
+        tau[:, swept], nu[:, swept] = own
+        if is_most:  # the others stay as they are
+            found = fixed.posteriors(tau, nu)
+        else:
+            before = before.copy()
+            found.put(at, fixed.take(at).posteriors(tau[:, at], nu[:, at]))
+        slow = active & (found.change > SLOW * before)
+        step[slow] = np.maximum(SHORTER * step[slow], SHORTEST)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,95 +240,110 @@ class _Fixed:
     """What does not depend on the sites."""
 
     model: Coefficients
-    at: NDArray[np.intp]  # (m,)
+    both: Array  # (m, q + 1) w~ of the columns of evidence
+    psi: Array  # (m,)
     evidence: Evidence
-    informative: NDArray[np.bool_]  # (c, m)
+    first: Array  # (m, c)
+    second: Array
+    known: NDArray[np.bool_]
     sums: Array  # (K + q + 1, c) of w~ w~^T / psi over exact cells
     projected: Array  # (q + 1, c) of w~ r / psi
     rest: Array  # (c,) of ln 2 pi psi + r^2 / psi
+    kernels: Any  # the compiled functions, or None where NumPy does
 
     @classmethod
-    def of(cls, rows: SiteRows, model: Coefficients) -> _Fixed:
-        sums = product(model.on_mask, rows.M)
+    def of(cls, cells: CellRows, model: Coefficients, passes: int) -> _Fixed:
+        exact, at, evidence = cells.exact, cells.at, cells.evidence
+        sums = product(model.on_mask[exact], cells.M)
+        seconds = np.where(evidence.is_count, SAVED_COUNT, SAVED).sum() * cells.first.shape[1]
+        seconds += CALLS_OF_COUNTS if evidence.is_count.any() else 0.0
         return cls(
             model=model,
-            at=rows.at,
-            evidence=rows.evidence,
-            informative=rows.evidence.informative,
-            sums=np.ascontiguousarray(sums[:-1]),
-            projected=product(model.on_values, rows.R),
-            rest=sums[-1] + rows.R**2 @ (1.0 / model.psi),
+            both=np.ascontiguousarray(model.augmented[at]),
+            psi=model.psi[at],
+            evidence=evidence,
+            first=cells.first,
+            second=cells.second,
+            known=cells.known,
+            sums=sums[:-1],
+            projected=product(model.on_values[exact], cells.R),
+            rest=sums[-1] + cells.R**2 @ (1.0 / model.psi[exact]),
+            kernels=KERNELS.load() if KERNELS.pay(float(seconds) * passes) else None,
         )
 
     def take(self, rows: NDArray[np.intp]) -> _Fixed:
-        return _Fixed(
-            self.model,
-            self.at,
-            self.evidence.take(rows),
-            self.informative[rows],
-            self.sums[:, rows],
-            self.projected[:, rows],
-            self.rest[rows],
-        )
+        if len(rows) == self.first.shape[1]:
+            return self
+        names = ("first", "second", "known", "sums", "projected", "rest")
+        some: Any = {name: getattr(self, name)[..., rows] for name in names}
+        return replace(self, **some)
 
-    def posteriors(self, sites: Sites, kernels: Any) -> SitePosteriors:
-        """Of all rows at these sites, and the sites that they propose."""
-        model, at, known, tau, nu = self.model, self.at, self.informative, sites.tau, sites.nu
-        W, both = model.W[at], model.augmented[at]
-        sums = self.sums + pack_outer(both).T @ tau.T
-        projected = self.projected + both.T @ nu.T
+    def posteriors(self, tau: Array, nu: Array) -> SitePosteriors:
+        """Of all rows at these sites (m, c), and the sites that they propose."""
+        model, both = self.model, self.both
+        sums = self.sums + pack_outer(both).T @ tau
+        projected = self.projected + both.T @ nu
         q, K = model.q, packed_size(model.q)
         S, right = sums[:K], projected[:q] - sums[K : K + q]
         S[packed_diagonal(q)] += 1.0  # S is still P, and becomes its inverse
-        Z, log_det = factorise(S, right)
+        Z, log_det = factorise(S, right, passes=1 if self.kernels is None else MANY_PASSES)
         distance = sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", right, Z)
-        mean, variance = Z.T @ W.T + model.delta[at], projected_variance(W, S).T
-        left = 1.0 - tau * variance
+        W = both[:, :q]
+        mean, variance = W @ Z, projected_variance(W, S)
+        mean += both[:, q, None]
+        of_cells = self._of_cells if self.kernels is None else self._compiled
+        evidence, change, *each = of_cells(tau, nu, mean, variance)
+        log_likelihood = evidence - 0.5 * (log_det + distance + self.rest)
+        return SitePosteriors(Z, S, log_likelihood, change, *each)
+
+    def _of_cells(self, tau: Array, nu: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
+        """What the cells say at mean and variance (m, c) of t; `SitePosteriors` has the names."""
+        known = self.known
+        left = np.maximum(1.0 - tau * variance, LEAST_LEFT)
         b, a = variance / left, (mean - variance * nu) / left  # the cavity of each site
-        total = b + model.psi[at]
-        log_mass, u, of_u = self._tilted(a, total, kernels)
+        total = b + self.psi[:, None]
+        evidence = replace(self.evidence, first=self.first.T, second=self.second.T)
+        log_mass, u, of_u = (x.T for x in evidence.tilted(a.T, total.T))
         g, h = (u - a) / total, (1.0 - of_u / total) / total
-        new_tau = np.where(known, h / (1.0 - b * h), 0.0)
-        new_nu = np.where(known, (g + a * h) / (1.0 - b * h), 0.0)
+        rest = (self.psi[:, None] + b * (of_u / total)) / total  # 1 - b h without cancellation
+        new_tau = np.where(known, h / rest, 0.0)
+        new_nu = np.where(known, (g + a * h) / rest, 0.0)
         pull = np.abs(new_nu - nu - (new_tau - tau) * mean) * np.sqrt(variance)
         change = np.maximum(pull, np.abs(new_tau - tau) * variance)
         wider = 1.0 + tau * b
         of_site = 0.5 * ((nu * (2.0 * a + b * nu) - tau * a**2) / wider - np.log(wider))
-        evidence = np.where(known, log_mass - of_site, 0.0).sum(axis=1)
-        return SitePosteriors(
-            Z=Z,
-            S=S,
-            log_likelihood=evidence - 0.5 * (log_det + distance + self.rest),
-            mean=np.where(known, u, 0.0),
-            variance=np.where(known, of_u, 0.0),
-            gain=np.where(known, of_u / (total * left), 0.0),
-            proposed=Sites(new_tau, new_nu),
-            change=np.max(change, axis=1, initial=0.0),
+        return (
+            np.where(known, log_mass - of_site, 0.0).sum(axis=0),
+            np.max(change, axis=0, initial=0.0),
+            np.where(known, u, 0.0),
+            np.where(known, of_u, 0.0),
+            np.where(known, of_u / (total * left), 0.0),
+            new_tau,
+            new_nu,
         )
 
-    def _tilted(self, mean: Array, variance: Array, kernels: Any) -> Moments:
-        if kernels is None:
-            return self.evidence.tilted(mean, variance)
-        found = Moments(*(np.empty(mean.shape) for _ in range(3)))
-        given = (*self._cells(), np.ascontiguousarray(mean), np.ascontiguousarray(variance))
-        over_columns(
-            lambda first, last: _done(kernels.tilt(*given, *found, first, last)), len(mean), GRAIN
-        )
-        return found
+    def _compiled(self, tau: Array, nu: Array, mean: Array, variance: Array) -> tuple[Array, ...]:
+        c = mean.shape[1]
+        gain, new_tau, new_nu = (np.empty(mean.shape) for _ in range(3))
+        evidence, change = np.empty(c), np.empty(c)
+        each = mean, variance, gain, new_tau, new_nu
+        given = (*self._cells(), self.psi, tau, nu, *each, evidence, change)
+        self._over_rows(lambda first, last: self.kernels.evaluate(*given, first, last))
+        return evidence, change, *each
 
-    def sweep(
-        self, sites: Sites, active: NDArray[np.intp], kernels: Any, first: int, last: int
-    ) -> int:
-        both = np.ascontiguousarray(self.model.augmented[self.at])
-        exact = np.ascontiguousarray(self.sums), np.ascontiguousarray(self.projected)
-        known = (*self._cells(), both, self.model.psi[self.at], *exact, sites.tau, sites.nu)
-        return _done(kernels.sweep(*known, active, SETTLED, MOST_SWEEPS, first, last))
+    def sweep(self, tau: Array, nu: Array, Z: Array, S: Array, settled: float, most: int) -> None:
+        """The sites (m, c) moved one after another, from their posteriors Z and S."""
+        if not tau.size:
+            return
+        given = (*self._cells(), self.both, self.psi, tau, nu, Z, S, settled, most)
+        self._over_rows(lambda first, last: self.kernels.sweep(*given, first, last))
 
     def _cells(self) -> tuple[Any, ...]:
-        e = self.evidence
-        first, second = np.ascontiguousarray(e.first), np.ascontiguousarray(e.second)
-        return e.is_count, first, second, e.shape
+        return self.evidence.is_count, self.first, self.second, self.evidence.shape
 
+    def _over_rows(self, work: Callable[[int, int], None]) -> None:
+        def done(first: int, last: int) -> int:
+            work(first, last)
+            return -1  # no row is bad
 
-def _done(_: None) -> int:
-    return -1  # no column is bad
+        over_columns(done, self.first.shape[1], GRAIN)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array, packed_diagonal, packed_size
 from eigengap.models.gaussian.posterior import Coefficients, times_packed
-from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
+from eigengap.models.gaussian.sites import CellRows, SiteRows
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -30,49 +30,72 @@ from eigengap.statistics.expected.gaussian import (
 )
 
 
-@dataclass(eq=False)
 class KeptRows:
     """Rows of a block, and the sites where expectation propagation last left them.
 
     It starts from there the next time, which saves sweeps and changes nothing else.
     """
 
-    rows: SiteRows
-    sites: Sites | None = None
+    def __init__(self, rows: SiteRows) -> None:
+        self.at, self.d = rows.at, rows.R.shape[1]
+        self.parts = [_Part.of(rows.take(some)) for some in rows.chunks()]
+        w = np.ones(len(rows)) if rows.weight is None else rows.weight
+        self.squares = w @ rows.R**2  # (d,) of exact cells
 
 
-def expected_of_sites(kept: KeptRows, coefficients: Coefficients, passes: int = 1) -> Expected:
-    """Statistics of one block under the current parameters: an E-step."""
-    rows, q = kept.rows, coefficients.q
-    d, at = rows.R.shape[1], rows.at
+@dataclass(frozen=True, eq=False)
+class _Part:
+    cells: CellRows
+    observed: Array  # (c, d) 1 where a cell is exact or says anything
+    weight: Array | None  # (c,)
+
+    @classmethod
+    def of(cls, rows: SiteRows) -> _Part:
+        observed = rows.M.copy()
+        observed[:, rows.at] += rows.evidence.informative
+        return cls(CellRows.of(rows), observed, rows.weight)
+
+
+@np.errstate(all="ignore")  # where the model does not exist the objective says so: it is not finite
+def expected_of_sites(
+    kept: KeptRows,
+    coefficients: Coefficients,
+    passes: int = 1,
+    *,
+    settled: float | None = None,
+    settles: bool = True,
+) -> Expected:
+    """Statistics of one block under the current parameters: an E-step.
+
+    Sites settle to within `settled`. Where they need not settle they make one step, from where the
+    last E-step left them.
+    """
+    q, d, at = coefficients.q, kept.d, kept.at
     size = packed_size(q + 1)
-    A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), np.zeros(d)
+    A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), kept.squares.copy()
     latent, gains = np.zeros(size), np.zeros((packed_size(q), len(at)))
-    log_likelihood, cells = 0.0, 0.0
-    shape = rows.evidence.first.shape
-    before = Sites.none(shape) if kept.sites is None else kept.sites
-    after = Sites.none(shape)
-    for some in rows.chunks():
-        part = rows.take(some)
-        found, sites = site_posteriors(part, coefficients, before.take(some), passes)
-        after.tau[some], after.nu[some] = sites.tau, sites.nu
-        w = np.ones(len(part)) if part.weight is None else part.weight
+    log_likelihood = 0.0
+    for part in kept.parts:
+        cells = part.cells
+        if settles:
+            found = cells.settled(coefficients, passes, settled)
+        else:
+            found = cells.stepped(coefficients, passes)
+        ones = np.ones(len(part.observed))
+        w = ones if part.weight is None else part.weight
         E = expected_products(found.Z, found.S, part.weight)  # (K~, c)
-        M, U, U2 = part.M.copy(), part.R.copy(), part.R**2
-        M[:, at] += part.evidence.informative
-        U[:, at] += found.mean
-        U2[:, at] += found.mean**2 + found.variance
-        z = np.vstack([found.Z, np.ones(len(part))]) * w
-        A += E @ M
-        B += z @ U
-        squares += w @ U2
-        latent += E.sum(axis=1)
-        gains += (found.S * w) @ found.gain
+        z, gain = np.vstack([found.Z, ones]), found.gain
+        if part.weight is not None:
+            z, gain = z * w, gain * w
+        A += E @ part.observed
+        B[:, cells.exact] += z @ cells.R
+        B[:, at] += z @ found.mean.T
+        squares[at] += (found.mean**2 + found.variance) @ w
+        latent += E @ ones
+        gains += found.S @ gain.T
         log_likelihood += float(found.log_likelihood @ w)
-        cells += float(w @ M.sum(axis=1))
     B[:q, at] += times_packed(gains, coefficients.W[at].T)
-    kept.sites = after
-    return Expected(A, B, squares, latent, log_likelihood, cells)
+    return Expected(A, B, squares, latent, log_likelihood, cells=float(np.sum(A[-1])))
 
 
 @dataclass(frozen=True, eq=False)
