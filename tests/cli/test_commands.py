@@ -428,3 +428,13 @@ def test_doctor_and_completion(folder: Path) -> None:
     assert eg.__version__ in call("doctor").text
     for shell in ("zsh", "fish"):
         assert "_EIGENGAP_COMPLETE" in call("completion", shell).text
+
+
+def test_a_class_that_is_written_as_missing_is_none(tmp_path):
+    """Every spelling that is missing in a feature is missing in the target too."""
+    table = tmp_path / "t.csv"
+    rows = [f"{k % 7}.5,{(k * k) % 11},{'n/a' if k in (3, 8) else 'ab'[k % 2]}" for k in range(20)]
+    table.write_text("x,y,kind\n" + "\n".join(rows) + "\n")
+    ended = call("fit", str(table), "-m", "classifier", "--target", "kind", "-o", "c.egap")
+    assert ended.code != 0
+    assert 'column "kind" has no class in 2 rows, the first is row 4' in ended.err

@@ -70,7 +70,7 @@ def test_a_constant_is_no_heywood_case():
     assert said == 'column "batch" is constant, without noise or loadings'
 
 
-@pytest.mark.parametrize(("q", "advice"), [(1, "Leaving out"), (2, "Fewer factors, or leaving")])
+@pytest.mark.parametrize(("q", "advice"), [(1, "Leaving such"), (2, "Fewer factors, or leaving")])
 def test_a_heywood_case_gets_advice_that_can_be_followed(q, advice):
     X = table("batch")
     X["b"] = X["a"]  # one factor explains both entirely

@@ -27,7 +27,15 @@ from eigengap.persistence.model_file import load
 from eigengap.persistence.provenance import provenance_of
 from eigengap.registry import BY_COMMAND, entry_of
 from eigengap.runtime import memory
-from eigengap.sources import ArraySource, FieldSource, as_source, codes_of, is_number, quote
+from eigengap.sources import (
+    MISSING_TEXTS,
+    ArraySource,
+    FieldSource,
+    as_source,
+    codes_of,
+    is_number,
+    quote,
+)
 from eigengap.statistics.first_look import look_first
 
 MODEL_OPTIONS = ("components", "settings", "scale", "seed", "checkpoint")
@@ -128,12 +136,13 @@ def _target(table: Table, name: str) -> Any:
         return table.source([table.target]).collect()[:, 0]
     columns = [piece.columns.column(table.target) for piece in pieces(table)]
     labels = [as_text(cell) for column in columns for cell in column.to_pylist()]
-    for k, label in enumerate(labels):
-        if is_no_class(label, table.na):
-            raise Unfittable(
-                f"column {quote(table.name(table.target))} has no class in row {k + 1}; every row "
-                "needs one"
-            )
+    without = [k for k, label in enumerate(labels) if is_no_class(label, table.na)]
+    if without:
+        rows = many(len(without), "row")
+        raise Unfittable(
+            f"column {quote(table.name(table.target))} has no class in {rows}, the first is row "
+            f"{without[0] + 1}; every row needs one. Remove these rows, or give them a class"
+        )
     return np.array(labels)
 
 
@@ -145,11 +154,11 @@ def as_text(cell: Any) -> Any:
 def is_no_class(label: Any, na: Sequence[str]) -> bool:
     """Whether a label stands for a missing one.
 
-    >>> [is_no_class(label, ["?", "-999"]) for label in (None, " ", "?", -999, float("nan"), "no")]
+    >>> [is_no_class(label, ["?", "-999"]) for label in (None, " ", "n/a", "?", -999, "no")]
     [True, True, True, True, True, False]
     """
     if isinstance(label, str):
-        return label.strip() in {"", "NA", *na}
+        return label.strip() in MISSING_TEXTS or label.strip() in na
     if label is None or label != label:
         return True
     return any(is_number(code) and float(code) == label for code in na)

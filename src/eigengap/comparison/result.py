@@ -170,7 +170,7 @@ class Comparison:
         rows = max(int(np.sum(one.tests > 0)) for one in self.measured)
         cells = max(int(np.sum(one.cells)) for one in self.measured)
         parts.append(
-            f"Over {self.n_folds} folds, {rows} test rows and {cells} held-out cells; standard "
+            f"Over {self.n_folds} folds, {rows} test rows and {cells} held-out values; standard "
             "errors are paired over rows and do not hold the variability of the training rows"
         )
         return ". ".join(part for part in parts if part) + "." + self.constant_columns

@@ -239,12 +239,12 @@ def _heywood(source: Source, fit: GaussianFit) -> str:
     explained = [j for j in fit.at_floor if variance[j] > 0.0]
     parts = []
     if explained:
-        fewer = "Fewer factors, or leaving out" if fit.model.q > 1 else "Leaving out"
+        fewer = "Fewer factors, or leaving" if fit.model.q > 1 else "Leaving"
         named = named_columns(source.names, explained)
         parts.append(
             f"Heywood case: the factors explain {named} entirely, so "
             "that the noise variance there lies at its floor. "
-            f"{fewer} such a column, may give a proper solution"
+            f"{fewer} such a column out may give a proper solution"
         )
     if constant:
         are = "is" if len(constant) == 1 else "are"

@@ -123,10 +123,8 @@ class Scores:
         if abs(float(np.log(self._alpha)) - self._detector.offset_) > 1e-9:
             message = f"{outliers} beyond the threshold of the fit"
         else:
-            expected = self._alpha * self.rows
-            message = (
-                f"{outliers} with p < {self._alpha:g}, where {expected:.3g} would be by chance"
-            )
+            expected = f"{self._alpha * self.rows:,.0f}".replace(",", " ")
+            message = f"{outliers} with p < {self._alpha:g}; {expected} are expected by chance"
         narrator.say("Found", message, outliers=self._outliers, alpha=self._alpha)
         self._print_worst(narrator)
 

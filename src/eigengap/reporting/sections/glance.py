@@ -100,8 +100,8 @@ def _warnings(
     empty = [names[j] for j in np.flatnonzero(mostly)]
     if empty:
         found.append(
-            f"More than half of the cells of {listing(empty)} {'is' if len(empty) == 1 else 'are'} "
-            "missing; imputations there rest on few rows."
+            f"More than half of the values of {listing(empty)} are missing; imputations there rest "
+            "on few rows."
         )
     found += _on_units(subject, look, names)
     found += [one.message[0].upper() + one.message[1:] + "." for one in captured]
