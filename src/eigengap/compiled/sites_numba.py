@@ -39,7 +39,7 @@ MANY, MANY_WEIGHTS = np.polynomial.legendre.leggauss(32)
 FEW, FEW_WEIGHTS = (FEW + 1.0) / 2.0, FEW_WEIGHTS / 2.0
 MANY, MANY_WEIGHTS = (MANY + 1.0) / 2.0, MANY_WEIGHTS / 2.0
 MOST_NEWTON, LARGEST_STEP, LARGEST_LOG, MOST_REACH = 60, 2.0, 700.0, 8
-LEAST_LEFT = 1e-13
+LEAST_LEFT, LARGEST_SITE = 1e-13, 1e30  # precision, which no cell has
 TOGETHER = 8  # masses whose product is taken before its logarithm
 
 ROOT_HALF, LOG_ROOT_2PI = math.sqrt(0.5), 0.5 * math.log(2.0 * math.pi)
@@ -394,6 +394,9 @@ def _evaluate(
                 g, h = (u - a) / total, (1.0 - of_u / total) / total
                 scale = total / (psi[j] + b * (of_u / total))  # 1 / (1 - b h)
                 to_tau, to_nu = h * scale, (g + a * h) * scale
+                is_finite = abs(to_tau) + abs(to_nu) < LARGEST_SITE  # else the site stays
+                to_tau = to_tau if is_finite else old_tau
+                to_nu = to_nu if is_finite else old_nu
                 pull = abs(to_nu - old_nu - (to_tau - old_tau) * t) * math.sqrt(v)
                 moved = max(pull, abs(to_tau - old_tau) * v)
                 of_site = 0.5 * (old_nu * (2.0 * a + b * old_nu) - old_tau * a * a) * left
@@ -464,8 +467,9 @@ def _sweep(
                     scale = total / (psi[j] + b * (G[VARIANCE + r] / total))
                     by_tau = h * scale - G[TAU + r]
                     by_nu = (g + a * h) * scale - G[NU + r]
-                    by_tau = by_tau if moves else 0.0
-                    by_nu = by_nu if moves else 0.0
+                    is_finite = abs(by_tau) + abs(by_nu) < LARGEST_SITE
+                    by_nu = (by_nu if is_finite else 0.0) if moves else 0.0
+                    by_tau = (by_tau if is_finite else 0.0) if moves else 0.0
                     pull = by_nu - by_tau * G[T + r]
                     moved = max(abs(by_tau) * v, abs(pull) * math.sqrt(v))
                     G[CHANGE + r] = max(G[CHANGE + r], moved if moves else 0.0)

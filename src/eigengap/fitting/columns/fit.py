@@ -160,7 +160,10 @@ class SiteProblem(GaussianProblem):
         for _ in range(most):
             at = self.unpack(theta)
             one = partial(expected_of_sites, coefficients=at, passes=passes, settles=False)
-            image = self.pack(self.free.maximise(self.rows.reduce(one), at, self.constraints))
+            try:
+                image = self.pack(self.free.maximise(self.rows.reduce(one), at, self.constraints))
+            except np.linalg.LinAlgError:  # careful steps go on from here
+                break
             if not np.all(np.isfinite(image)):
                 break
             change = float(np.max(np.abs(image - theta), initial=0.0))

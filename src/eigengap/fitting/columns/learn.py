@@ -51,6 +51,8 @@ def continuous_column(
         atoms |= {"least": least, "below": float(ndtri(share_low))}
     if has_high and len(inner):
         atoms |= {"largest": largest, "above": float(ndtri(1.0 - share_high))}
+    if least < largest and (not len(inner) or (atoms and np.ptp(inner) == 0.0)):
+        return _of_atoms(inner, least, largest, share_low, share_high, atoms)
     if not len(inner) or np.ptp(inner) == 0.0:
         inner, atoms = values, {}
     step = 1.0 if np.all(inner == np.round(inner)) else 0.0
@@ -67,6 +69,20 @@ def continuous_column(
     high = 1.0 - share_high if "largest" in atoms else 1.0
     margin = _ranked(Margin(chosen, 0.0, 1.0), y, low, high)
     return ContinuousColumn(margin, step=step, **atoms)
+
+
+def _of_atoms(
+    inner: Array, least: float, largest: float, low: float, high: float, atoms: dict[str, float]
+) -> ContinuousColumn:
+    """Two atoms alone, or one value besides them, which lies amidst their thresholds."""
+    if not len(inner):
+        cut = float(ndtri(low))
+        atoms = {"least": least, "below": cut, "largest": largest, "above": cut}
+        return ContinuousColumn(Margin(Identity(), 0.0, 1.0), **atoms)
+    low = low if "least" in atoms else 0.0
+    high = high if "largest" in atoms else 0.0
+    amidst = float(ndtri((low + 1.0 - high) / 2.0))
+    return ContinuousColumn(Margin(Identity(), float(inner[0]) - amidst, 1.0), **atoms)
 
 
 def _family(values: Array, asked: str, lower: float, upper: float) -> Family:
