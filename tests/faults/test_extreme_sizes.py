@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 import eigengap as eg
 from eigengap.estimators.shared.base import as_fitted
+from eigengap.exceptions import RankDeficientWarning
 
 
 def low_rank(n=30, d=4):
@@ -159,3 +160,28 @@ def test_float32_is_kept_where_only_rounding_underflows():
     values = np.array([1.0, 1e-45, 0.0, np.nan])
     assert as_fitted(values, float32=True).dtype == np.float32
     assert as_fitted(values[1:], float32=True).dtype == np.float64
+
+
+@pytest.mark.parametrize("method", ["pca", "zca"])
+def test_incomplete_columns_of_unlike_units_are_whitened_as_far_as_digits_go(method):
+    """Directions of 1e-16 of the largest are rounding, as they are in a complete table."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
+    X *= 10.0 ** np.array([-8, -4, 0, 4, 8, 2])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    with pytest.warns(RankDeficientWarning):
+        model = eg.Whitener(method=method).fit(X)
+    assert model.rank_ == 5
+    assert np.all(model.transform(X).std(axis=0) < 1.1)
+
+
+def test_a_fit_that_rounding_ends_is_not_advised_to_take_more_steps():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 3)) + 0.3 * rng.normal(size=(60, 3))
+    X *= 10.0 ** np.array([-3, 0, 3])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        model = eg.PCA(3, max_iter=1000).fit(X)
+    assert model.n_iter_ < 1000
+    assert not any("max_iter" in str(one.message) for one in heard)

@@ -170,3 +170,13 @@ def test_a_far_column_does_not_drown_another():
     with pytest.warns(UserWarning, match="rank 2"):
         white = Whitener().fit_transform(X)
     np.testing.assert_allclose(np.cov(white.T), np.eye(2), atol=1e-12)
+
+
+def test_weights_of_one_change_no_scores_of_kernel_pca():
+    """Incomplete rows of the fit have the scores of the fit, weighted by 1 or not at all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
+    X[rng.random(X.shape) < 0.25] = np.nan
+    plain = KernelPCA(2, kernel="rbf", gamma=0.05).fit_transform(X)
+    weighted = KernelPCA(2, kernel="rbf", gamma=0.05).fit_transform(X, sample_weight=np.ones(60))
+    np.testing.assert_array_equal(plain, weighted)

@@ -255,7 +255,8 @@ callable or Kernel, default="linear"
         """Fit, and the scores of the rows of X: (n_samples, n_components)."""
         everything = self._fit(X, sample_weight)
         V = self._fit_.V
-        if V is None or sample_weight is not None:
+        weight = everything.weight
+        if V is None or (weight is not None and np.any(weight != 1.0)):
             return self.transform(X)
         scores = self._fit_.scores
         if scores is None:

@@ -297,7 +297,7 @@ def _refuse_overflow(X: Array, found: Array, start: int) -> None:
 def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     """Why a fit ended before it converged, and what helps."""
     change = float(fit.trace.change[-1])
-    if np.isfinite(change) or fit.n_iter >= max_iter:
+    if fit.n_iter >= max_iter:
         return (
             f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); "
             f"{words().more_steps(max_iter)}"

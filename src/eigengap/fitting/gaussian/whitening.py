@@ -250,7 +250,9 @@ def _of_gaussian(
     d = source.n_features
     unit = fit.unit if by_correlation else np.ones(d)
     U, s, _ = np.linalg.svd(fit.root() / unit[:, None])
-    rank = fit.rank if rank_tol is None else int(np.count_nonzero(s > rank_tol * s[0]))
+    # Directions so much shorter than the longest are the rounding of their entries.
+    shortest = d * ROUNDING if rank_tol is None else rank_tol
+    rank = int(np.count_nonzero(s > shortest * s[0]))
     spectrum = Spectrum(s**2, float(np.sum(s**2)), fit.sum_w, d, complete=True)
     return _Axes(
         mean=fit.mu,

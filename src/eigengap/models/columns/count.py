@@ -13,15 +13,20 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nbdtr, ndtri, pdtr
+from scipy.special import betainc, gammaincc, ndtri
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import TINY, Cells, Column, missing
 
-# Nodes for an average over u: midpoints of shares of its distribution up to 1e-6 in the tails,
-# Gauss and Hermite's rule.
+# Nodes for an average over u, Gauss and Hermite's rule.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+# Mean from which ln y is taken for Gaussian, of variance 1 / mean + dispersion besides that of u:
+# quantiles are then off by less than a count in ten. Averages over nodes would be staircases.
+LARGE = 50.0
+WIDE = 0.01  # dispersion that makes a staircase of nodes smooth
 LARGEST = 2.0**53  # counts beyond it are not whole numbers any more
+LARGEST_LOG = 36.7  # its logarithm
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,32 +51,48 @@ class CountColumn(Column):
         return self.quantile(0.5, mean, cov)
 
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
-        """The least count whose cumulative probability reaches the share, by bisection."""
-        rate = np.exp(mean + np.sqrt(cov[:, :, 0]) * NODES)  # (c, nodes)
-        weights = WEIGHTS / WEIGHTS.sum()
+        """The least count whose cumulative probability reaches the share."""
+        m, v = np.minimum(mean[:, 0], LARGEST_LOG), cov[:, 0, 0]
+        log_sd = np.sqrt(v + np.exp(-m) + self.dispersion)
+        found = np.asarray(
+            np.exp(np.minimum(m + ndtri(share) * log_sd, LARGEST_LOG)), dtype=np.float64
+        )
+        found = np.round(found)
+        few = (m < np.log(LARGE)) | (self.dispersion > WIDE)
+        found[few] = self._by_bisection(share, m[few], v[few])
+        return np.asarray(found, dtype=np.float64)
+
+    def _by_bisection(self, share: float, mean: Array, variance: Array) -> Array:
+        rate = self._rates(mean, variance)
         low = np.full(len(mean), -1.0)  # its cumulative probability is below the share
-        spread = np.sqrt(cov[:, 0, 0])
-        high = np.minimum(np.exp(mean[:, 0] + spread * abs(ndtri(share)) + 8.0) + 50.0, LARGEST)
+        high = 100.0 * (1.0 + np.max(rate, axis=1, initial=0.0)) * (1.0 + self.dispersion)
+        high = np.asarray(np.floor(np.minimum(high, LARGEST)), dtype=np.float64)
         while np.any(high - low > 1.0):
             middle = np.floor((low + high) / 2.0)
-            reached = self._cumulative(middle[:, None], rate) @ weights >= share
+            reached = self._cumulative(middle[:, None], rate) @ WEIGHTS >= share
             high, low = np.where(reached, middle, high), np.where(reached, low, middle)
-        return high
+        return np.asarray(high, dtype=np.float64)
 
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
-        rate = np.exp(mean + np.sqrt(cov[:, :, 0]) * NODES)
-        weights = WEIGHTS / WEIGHTS.sum()
+        rate = self._rates(mean[:, 0], cov[:, 0, 0])
         at = self._cumulative(x[:, None], rate)
         before = np.where(x[:, None] > 0, self._cumulative(np.maximum(x[:, None] - 1, 0), rate), 0)
-        return np.asarray(np.log(np.maximum((at - before) @ weights, TINY)))
+        return np.asarray(np.log(np.maximum((at - before) @ WEIGHTS, TINY)))
+
+    @staticmethod
+    def _rates(mean: Array, variance: Array) -> Array:
+        """(c, nodes) of exp(u)."""
+        u = mean[:, None] + np.sqrt(variance)[:, None] * NODES
+        return np.exp(np.minimum(u, LARGEST_LOG))
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
-        rate = np.exp(u[:, 0])
+        rate = np.exp(np.minimum(u[:, 0], LARGEST_LOG))
         if self.dispersion > 0.0:
             rate = rate * rng.gamma(self.shape, self.dispersion, len(rate))
         return rng.poisson(np.minimum(rate, LARGEST)).astype(np.float64)
 
     def _cumulative(self, y: Array, rate: Array) -> Array:
+        """P(count <= y), by the incomplete beta or gamma function."""
         if self.dispersion > 0.0:
-            return np.asarray(nbdtr(y, self.shape, self.shape / (self.shape + rate)))
-        return np.asarray(pdtr(y, rate))
+            return np.asarray(betainc(self.shape, y + 1.0, self.shape / (self.shape + rate)))
+        return np.asarray(gammaincc(y + 1.0, rate))
