@@ -1,5 +1,6 @@
 """Expectation propagation for rows of evidence, against quadrature, sampling and derivatives."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -186,3 +187,16 @@ def test_exact_rows_are_those_of_the_gaussian(compiled):
     np.testing.assert_allclose(found.log_likelihood, model.log_likelihood(X), rtol=1e-10)
     np.testing.assert_allclose(found.Z.T, model.posterior_mean(X), atol=1e-10)
     assert isinstance(ends, Sites)
+
+
+def test_a_step_without_any_residual_does_not_run_away():
+    """Sites that have not settled may explain a column of free scale entirely."""
+    given = table(6)
+    d = given.model.W.shape[0]
+    expected = expected_of_sites(KeptRows(given.rows), given.model)
+    none = replace(expected, squares=np.zeros(d))
+    at = Parameters(given.model.W, given.model.delta, np.ones(d))
+    how = Constraints("diagonal", np.full(d, 1e-6))
+    free, held = (FreeScale(np.full(d, flag)).maximise(none, at, how) for flag in (True, False))
+    np.testing.assert_array_equal(free.psi, 1.0)
+    assert np.all(np.abs(free.W) <= 2.0 * np.abs(held.W) + 1.0)

@@ -36,6 +36,10 @@ from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_
 
 ROUGH_STEPS, ROUGH = 30, 0.01  # most steps with unsettled sites, and the step that ends them
 LEAST_SETTLED = 1e-4  # of sites, where the fit is wanted less than precisely
+# Of a column, relative to the variance of its u: 3 % of a standard deviation. Columns that follow
+# from others are met as closely; in small tables a smaller one is an overfit, and sites at it
+# settle slowly.
+LEAST_PSI = 1e-3
 LEAST_NOISE = 0.05  # of a start, relative to u: sites settle slowly where there is less
 
 
@@ -121,6 +125,7 @@ class SiteProblem(GaussianProblem):
         observed = np.maximum(counts.observed, 1.0)
         units = Units(np.zeros(columns.width), ones, ones, observed, counts.sum_w)
         how = Specification("diagonal").constraints(units)
+        how = replace(how, floor=np.maximum(how.floor, LEAST_PSI))
         rows = source.prepared(partial(_encoded, columns=columns))
         packing = Packing(units, how, (q,))
         return cls(source, rows, units, q, how, packing, columns=columns)

@@ -17,7 +17,7 @@ from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.maps import Family, Identity, Log, Logit, Margin, YeoJohnson
 
 ATOM = 0.05  # share of the cells from which a bound is an atom, not a value like others
-POWERS = (-3.0, 5.0)  # of Yeo and Johnson's family: beyond, the tail is heavier than any
+POWERS = (0.0, 2.0)  # of Yeo and Johnson's family, a logarithm at both ends: beyond, x is infinite
 # Anderson and Darling's statistic beyond which normal scores are corrected by ranks: its level is
 # 1 % (Stephens 1974, mean and variance estimated).
 REJECTED = 1.035

@@ -130,12 +130,14 @@ class FreeScale:
         A = expected.A.copy()
         A[packed_diagonal(expected.q + 1)] += self.precision(expected.q) * current.psi
         updated = maximise(replace(expected, A=A), current, how)
-        unit = np.where(self.at, np.sqrt(current.psi / updated.psi), 1.0)
+        # Sites that have not settled may leave no residual at all: no step goes farther than twice.
+        unit = np.clip(np.sqrt(current.psi / updated.psi), 0.5, 2.0)
+        unit = np.where(self.at, unit, 1.0)
         return replace(
             updated,
             W=updated.W * unit[:, None],
             delta=updated.delta * unit,
-            psi=updated.psi * unit**2,
+            psi=np.where(self.at, current.psi, updated.psi),
         )
 
     def gradient(self, expected: Expected, current: Parameters, how: Constraints) -> Parameters:
