@@ -206,7 +206,7 @@ def test_a_file_that_changes_between_passes_is_told(tmp_path):
     with pytest.raises(UnreadableError, match=r"sst\.nc.* since it was opened"):
         source.collect()
     path.unlink()
-    with pytest.raises(UnreadableError, match=r"sst\.nc.* has gone"):
+    with pytest.raises(UnreadableError, match=r"sst\.nc.* was removed"):
         source.collect()
     assert not open_handles(tmp_path)
 
