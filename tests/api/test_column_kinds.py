@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import gamma, norm
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -561,3 +562,21 @@ def test_codes_for_missing_values_in_numbers(X):
     two = LowRankImputer(n_components=1, columns="auto").fit(few)
     assert one.levels_["level"] == (-999, 1)
     pd.testing.assert_frame_equal(one.impute(coded), two.impute(few))
+
+
+def test_a_fit_that_is_cut_short_says_so(monkeypatch):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=120)
+    table = pd.DataFrame(
+        {
+            "a": z + 0.3 * rng.normal(size=120),
+            "b": np.exp(z + 0.3 * rng.normal(size=120)),
+            "c": np.where(z + 0.3 * rng.normal(size=120) > 0, "yes", "no"),
+            "d": np.digitize(z + 0.3 * rng.normal(size=120), [-1, 0, 1]),
+        }
+    ).mask(rng.random((120, 4)) < 0.1)
+    whole = eg.LowRankImputer(n_components=1, columns="auto").fit(table)
+    assert whole.n_iter_ > 1
+    monkeypatch.setattr("eigengap.estimators.imputer.COLUMN_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="stopped after"):
+        eg.LowRankImputer(n_components=1, columns="auto").fit(table)

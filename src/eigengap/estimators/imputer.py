@@ -42,7 +42,7 @@ from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
-from eigengap.runtime.warnings import without
+from eigengap.runtime.warnings import warn, without
 from eigengap.selection.imputation import (
     Candidates,
     HeldOut,
@@ -248,6 +248,13 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             options=EMOptions(tol=min(self.tol, COLUMN_TOL), max_iter=COLUMN_STEPS),
             seed=seed_of(self.random_state),
         )
+        if not table.converged_:
+            warn(
+                f"LowRankImputer stopped after {table.n_iter_} steps before it reached its "
+                "tolerance: levels that other columns separate, or columns that follow from "
+                "others, leave the likelihood flat. Fewer components help",
+                ConvergenceWarning,
+            )
         source = table.pattern_of(X)
         keep_features(self, X, source)
         d = source.n_features

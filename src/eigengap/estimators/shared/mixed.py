@@ -46,6 +46,8 @@ class MixedTable:
     kinds: tuple[Kind, ...]  # of every column
     model: ColumnModel  # of the columns that are not ignored
     ranks: ColumnRanks | None = None  # how the number of components was chosen
+    n_iter_: int = 1
+    converged_: bool = True
 
     @classmethod
     def fitted(
@@ -91,7 +93,8 @@ class MixedTable:
                 f"{columns.width} Gaussian variables: one for each, and K - 1 for K levels without "
                 "an order"
             )
-        return cls(schema, kinds, fit_column_model(source, columns, n_components, options), ranks)
+        model, fit = fit_column_model(source, columns, n_components, options)
+        return cls(schema, kinds, model, ranks, max(fit.n_iter, 1), fit.converged)
 
     # Questions -----------------------------------------------------------------------------
 

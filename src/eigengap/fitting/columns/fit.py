@@ -56,8 +56,8 @@ def fit_columns(
 
 def fit_column_model(
     source: Source, columns: Columns, q: int, options: EMOptions = DEFAULT
-) -> ColumnModel:
-    """The fitted model of a table, with the uncertainty of its parameters."""
+) -> tuple[ColumnModel, GaussianFit]:
+    """The fitted model of a table, with the uncertainty of its parameters, and its fit."""
     fit = fit_columns(source, columns, q, options)
     sites = source.reduce(partial(_SitePrecisions.of, model=ColumnModel(columns, fit.model)))
     k = min(n_patterns(columns.width, q), source.observed().rows)
@@ -68,7 +68,7 @@ def fit_column_model(
     pattern = ObservationPattern(
         observed, fit.observed_w, "diagonal", known=sites.known(fit.model.psi)
     )
-    return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern))
+    return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern)), fit
 
 
 @dataclass(frozen=True, eq=False)
