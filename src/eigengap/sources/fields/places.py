@@ -179,8 +179,12 @@ def _open(path: Path) -> Any:
     if find_spec(options["engine"]) is None:
         raise MissingExtraError(f"reading {quoted(str(path))}", options["engine"], "xarray")
     options |= {"chunks": None, "cache": False}
-    with unreadable(str(path), ERRORS, f"xarray cannot open it ({{}}). {BY_HAND}"):
+    # Not `unreadable`: its frame would keep xarray's, and with it the file open, until collected.
+    try:
         return package.open_dataset(path, decode_coords="all", decode_timedelta=False, **options)
+    except ERRORS as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UnreadableError(str(path), f"xarray cannot open it ({said}). {BY_HAND}") from error
 
 
 def _require_harmless(path: Path, size: int) -> None:
