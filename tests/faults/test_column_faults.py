@@ -121,12 +121,12 @@ def test_columns_in_another_order_or_number(imputer):
     ("column", "kind", "what"),
     [
         ("x", "positive", "a negative number"),
-        ("x", Continuous("log"), "a number without a logarithm"),
+        ("x", Continuous("log"), "a number that is not positive"),
         ("income", Bounded(0, 0.5), "a number outside 0 to 0.5"),
-        ("x", "count", "a number that is no count"),
-        ("size", "count", "text, where numbers are expected"),
-        ("size", "continuous", "text, where numbers are expected"),
-        ("size", Bounded(0, 1), "text, where numbers are expected"),
+        ("x", "count", "a number that is not a count"),
+        ("size", "count", "text"),
+        ("size", "continuous", "text"),
+        ("size", Bounded(0, 1), "text"),
         ("size", Binary(), "a third level"),
         ("grade", "binary", "a third level"),
     ],
@@ -134,7 +134,7 @@ def test_columns_in_another_order_or_number(imputer):
 def test_a_kind_that_does_not_fit_its_data(column, kind, what):
     X = _table()
     with pytest.raises(
-        DataError, match=f'column "{column}" is no .* column: {what} at row'
+        DataError, match=f'column "{column}" cannot be .*: it has {what} at row'
     ) as caught:
         _fit(X, {column: kind})
     assert caught.value.name == column

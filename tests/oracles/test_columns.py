@@ -150,8 +150,10 @@ def test_ordinal_probabilities_and_quantiles_agree():
 def test_quantiles_of_counts(dispersion):
     rng = np.random.default_rng(6)
     column = CountColumn(dispersion)
-    mean, cov = np.array([[0.3], [2.0]]), np.array([[[0.4]], [[0.1]]])
-    for i in range(2):
+    # Small and large means, with a u that varies more or less than the count given u.
+    mean = np.array([[0.3], [2.0], [4.2], [4.2], [7.0]])
+    cov = np.array([0.4, 0.1, 0.001, 0.3, 0.5])[:, None, None]
+    for i in range(len(mean)):
         u = mean[i] + np.sqrt(cov[i, 0, 0]) * rng.normal(size=(200_000, 1))
         drawn = column.from_u(u, rng)
         for share in (0.05, 0.5, 0.95):

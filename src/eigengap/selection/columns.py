@@ -28,6 +28,8 @@ from eigengap.statistics.expected.gaussian import Parameters
 STEPS, LOOSE = 40, 0.02  # most steps of a fit, and the step at which it ends
 SMALL = 2  # rank up to which a worse score does not end the search for larger ones
 TIE = 1e-3  # nats per cell that are no difference; the smaller rank is taken
+# Cells, in rows that have another one to predict them from, below which too few can be held out.
+FEWEST_CELLS = 30
 LARGEST_SEARCH = 500_000  # cells; a larger table is searched on a sample of its rows
 ROWS_A_COMPONENT = 4  # fewer rows do not determine a component, nor fewer than two u
 
@@ -49,6 +51,9 @@ def rank_of_columns(
         source = ArraySource(values, weight=weight)
         k = max(LARGEST_SEARCH // values.shape[1], 1)
         values, weight = source.sample(k, np.random.default_rng(seed)), None
+    observed = np.count_nonzero(~np.isnan(values), axis=1)
+    if np.sum(observed[observed > 1]) < FEWEST_CELLS:
+        return ColumnRanks((), (), 0)
     masks = [mask for mask in rounds(~np.isnan(values), seed) if mask.any()]
     most = min(len(values) // ROWS_A_COMPONENT, columns.width // 2)
     if not masks or most == 0:

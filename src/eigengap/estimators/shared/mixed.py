@@ -82,9 +82,7 @@ class MixedTable:
         _require_squares(values, used, schema)
         columns = Columns(tuple(_learned(kinds[j], values[:, j], schema, j) for j in used))
         ranks, rows = None, source.collect()
-        if isinstance(n_components, str) and not _can_choose(rows):
-            n_components = 0
-        elif isinstance(n_components, str):
+        if isinstance(n_components, str):
             ranks = rank_of_columns(rows, columns, source.weight, seed)
             n_components = ranks.chosen
         if n_components > columns.width:
@@ -135,9 +133,6 @@ class MixedTable:
         values = self._coded(X)  # at once: what is refused is refused before the first table
         draws = (self.model.sample_imputations(values[:, self.used], rng) for _ in range(m))
         return (self._decoded(X, values, drawn) for drawn in draws)
-
-    def log_likelihood(self, X: Any) -> Array:
-        return self.model.log_likelihood(self._coded(X)[:, self.used])
 
     @property
     def n_components_(self) -> int:
@@ -195,7 +190,7 @@ class MixedTable:
             value = own.level(float(x[at]))
             raise refused(
                 f"{show(value)} at row {int(rows[at])}, column {column(self.schema.names, j)}, "
-                f"cannot be in this {kind.word} column: {_range(fitted, own)}. Make it missing "
+                f"does not fit this {kind.word} column: {_range(fitted, own)}. Make it missing "
                 "(NaN), or fit on rows that have it",
                 row=int(rows[at]),
                 column=j,
@@ -211,7 +206,6 @@ class MixedTable:
         return self.schema.decode(X, full, imputed)
 
 
-FEWEST_CELLS = 30  # from which a tenth of them, held out, can choose the number of components
 LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 MOST_SHOWN = 6  # levels that a message shows
 ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Gaussian
@@ -219,12 +213,6 @@ ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Ga
 
 def _used(kinds: tuple[Kind, ...]) -> list[int]:
     return [j for j, kind in enumerate(kinds) if not isinstance(kind, Ignored)]
-
-
-def _can_choose(rows: Array) -> bool:
-    """Whether cells can be held out: rows need another one to predict them from."""
-    observed = np.count_nonzero(~np.isnan(rows), axis=1)
-    return bool(np.sum(observed[observed >= 2]) >= FEWEST_CELLS)
 
 
 def _require_finite(values: Array, used: list[int], schema: Schema) -> None:
@@ -251,7 +239,7 @@ def _require_squares(values: Array, used: list[int], schema: Schema) -> None:
 
 
 def _range(fitted: Any, own: ColumnType) -> str:
-    """What the fit has found that a column holds."""
+    """The values that a column had in the fit, in words."""
     if isinstance(fitted, LevelColumn):
         shown = ", ".join(show(own.level(float(x))) for x in fitted.levels[:MOST_SHOWN])
         more = ", ..." if len(fitted.levels) > MOST_SHOWN else ""
@@ -303,8 +291,8 @@ def _learned(kind: Kind, x: Array, schema: Schema, j: int) -> Any:
     if fault is not None:
         row = int(np.flatnonzero(~np.isnan(x))[fault.at])
         raise DataError(
-            f"column {label} is no {kind.word} column: {fault.what} at row {row}. Give it another "
-            "kind in columns=, or make the value missing",
+            f"column {label} cannot be {kind.word}: it has {fault.what} at row {row}. Give it "
+            "another kind in columns=, or make the value missing",
             row=row,
             column=j,
             name=schema.columns[j].name,

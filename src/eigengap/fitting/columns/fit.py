@@ -35,7 +35,7 @@ from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
 ROUGH_STEPS, ROUGH = 30, 0.01  # most steps with unsettled sites, and the step that ends them
-LEAST_SETTLED = 1e-4  # of sites, where the fit is wanted less than precisely
+LOOSEST = 1e-4  # to which sites settle where a fit is wanted with a larger tolerance
 # Of a column, relative to the variance of its u: 3 % of a standard deviation. Columns that follow
 # from others are met as closely; in small tables a smaller one is an overfit, and sites at it
 # settle slowly.
@@ -62,12 +62,9 @@ def fit_column_model(
     sites = source.reduce(partial(_SitePrecisions.of, model=ColumnModel(columns, fit.model)))
     k = min(n_patterns(columns.width, q), source.observed().rows)
     rows = source.sample(k, np.random.default_rng(0))
-    encoded = columns.encode(rows)
-    observed = encoded.M > 0
-    observed[:, encoded.at] |= encoded.evidence.informative
-    pattern = ObservationPattern(
-        observed, fit.observed_w, "diagonal", known=sites.known(fit.model.psi)
-    )
+    observed = columns.encode(rows).observed > 0
+    known = sites.known(fit.model.psi)
+    pattern = ObservationPattern(observed, fit.observed_w, "diagonal", known=known)
     return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern)), fit
 
 
@@ -101,11 +98,9 @@ class _LatentCounts(Additive):
 
     @classmethod
     def of(cls, block: Block, columns: Columns) -> _LatentCounts:
-        rows = columns.encode(block.values, block.weight)
-        M = rows.M.copy()
-        M[:, rows.at] += rows.evidence.informative
-        w = np.ones(len(M)) if block.weight is None else block.weight
-        return cls(w @ M, float(np.sum(w)))
+        observed = columns.encode(block.values, block.weight).observed
+        w = np.ones(len(observed)) if block.weight is None else block.weight
+        return cls(w @ observed, float(np.sum(w)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,7 +113,7 @@ class SiteProblem(GaussianProblem):
     @classmethod
     def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
         if columns.width == 0:
-            raise ValueError("every column has one level alone: there is nothing to fit")
+            raise ValueError("every column has a single level, so there is nothing to fit")
         counts = source.reduce(partial(_LatentCounts.of, columns=columns))
         ones = np.ones(columns.width)
         # A question that no cell was asked has the parameters of its prior.
@@ -151,7 +146,7 @@ class SiteProblem(GaussianProblem):
         passes = min(options.max_iter, MOST_PASSES)
         most = min(ROUGH_STEPS, options.max_iter // 2)
         near = self.rough(start, most, max(ROUGH, options.tol), passes)
-        careful = replace(self, settled=min(max(options.tol, SETTLED), LEAST_SETTLED))
+        careful = replace(self, settled=min(max(options.tol, SETTLED), LOOSEST))
         return super(SiteProblem, careful).run(near, options)
 
     def rough(self, start: Parameters, most: int, tol: float, passes: int) -> Parameters:

@@ -60,7 +60,7 @@ class Kind:
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         """The first of the observed values that a column of this kind cannot hold."""
-        return _first(np.full(len(values), has_levels), "text, where numbers are expected")
+        return _first(np.full(len(values), has_levels), "text")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Continuous(Kind):
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values <= 0) & (self.transform == "log")
-        return super().fault(values, has_levels) or _first(bad, "a number without a logarithm")
+        return super().fault(values, has_levels) or _first(bad, "a number that is not positive")
 
     def learned(self, values: Array) -> Column:
         column = continuous_column(values, family=self.transform)
@@ -220,7 +220,7 @@ class Count(Kind):
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values < 0) | (values != np.round(values))
-        return super().fault(values, has_levels) or _first(bad, "a number that is no count")
+        return super().fault(values, has_levels) or _first(bad, "a number that is not a count")
 
     def learned(self, values: Array) -> Column:
         return CountColumn(self.dispersion)

@@ -1,8 +1,4 @@
-"""What a column's values say about its map: family, atoms, thresholds.
-
-All of it comes from the shares of levels and from quantiles of a sample of rows that does not
-depend on how the rows are stored.
-"""
+"""The map of a continuous column, from its observed values: family, atoms, knots."""
 
 from __future__ import annotations
 
@@ -23,7 +19,6 @@ POWERS = (0.0, 2.0)  # of Yeo and Johnson's family, a logarithm at both ends: be
 REJECTED = 1.035
 FEWEST_RANKS = 100  # values from which a correction by ranks is worth its noise
 PER_KNOT, MOST_KNOTS = 20, 40  # values for each knot of the correction, and most knots
-FAMILIES = ("auto", "identity", "log", "logit", "yeo-johnson", "rank")
 
 
 def continuous_column(

@@ -21,10 +21,10 @@ from eigengap.models.columns.column import TINY, Cells, Column, missing
 # Nodes for an average over u, Gauss and Hermite's rule.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-# Mean from which ln y is taken for Gaussian, of variance 1 / mean + dispersion besides that of u:
-# quantiles are then off by less than a count in ten. Averages over nodes would be staircases.
-LARGE = 50.0
-WIDE = 0.01  # dispersion that makes a staircase of nodes smooth
+# An average over nodes is a staircase where the variance of u exceeds that of ln y given u, which
+# is 1 / mean + dispersion, by more than a few times. For means from LARGE on ln y is then taken for
+# Gaussian: quantiles have their probability to 0.005.
+LARGE, SMOOTH, WIDE = 50.0, 4.0, 0.01
 LARGEST = 2.0**53  # counts beyond it are not whole numbers any more
 LARGEST_LOG = 36.7  # its logarithm
 
@@ -58,7 +58,7 @@ class CountColumn(Column):
             np.exp(np.minimum(m + ndtri(share) * log_sd, LARGEST_LOG)), dtype=np.float64
         )
         found = np.round(found)
-        few = (m < np.log(LARGE)) | (self.dispersion > WIDE)
+        few = (m < np.log(LARGE)) | (v < SMOOTH * np.exp(-m)) | (self.dispersion > WIDE)
         found[few] = self._by_bisection(share, m[few], v[few])
         return np.asarray(found, dtype=np.float64)
 

@@ -77,6 +77,13 @@ class SiteRows:
     def __len__(self) -> int:
         return len(self.R)
 
+    @property
+    def observed(self) -> Array:
+        """(c, d) 1 where a cell is exact or says anything."""
+        observed = self.M.copy()
+        observed[:, self.at] += self.evidence.informative
+        return observed
+
     def take(self, rows: Rows) -> SiteRows:
         weight = None if self.weight is None else self.weight[rows]
         return SiteRows(self.R[rows], self.M[rows], self.at, self.evidence.take(rows), weight)
@@ -101,7 +108,7 @@ class Sites:
 
 @dataclass(frozen=True, eq=False)
 class SitePosteriors:
-    """z of some rows, c of them, given their sites, and the tilted moments of the evidential u."""
+    """z of some rows, c of them, given their sites, and the tilted moments of u."""
 
     Z: Array  # (q, c) means
     S: Array  # (K, c) packed covariances
@@ -133,7 +140,7 @@ def site_posteriors(
 
 @dataclass(eq=False)
 class CellRows:
-    """Rows with their sites, which move: a row a column, so that loops go along the rows."""
+    """Rows with their sites, which move. Arrays (m, c) have the rows innermost, for the kernels."""
 
     exact: NDArray[np.intp]  # (k,) columns in which any cell is exact
     R: Array  # (c, k)

@@ -181,7 +181,7 @@ def _words(plain: int, count: int, kept: int, left: Curve, by_cliff: bool) -> st
     if left.get(kept, 2.0) <= 1.0:
         words += f"; the next reaches {100 * left[kept]:.0f} % of that level"
     elif len(left):
-        words += "; the residual is not pure noise, however many are removed"
+        words += "; the residual is not pure noise, however many components are removed"
     return words
 
 

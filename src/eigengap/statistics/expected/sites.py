@@ -51,9 +51,7 @@ class _Part:
 
     @classmethod
     def of(cls, rows: SiteRows) -> _Part:
-        observed = rows.M.copy()
-        observed[:, rows.at] += rows.evidence.informative
-        return cls(CellRows.of(rows), observed, rows.weight)
+        return cls(CellRows.of(rows), rows.observed, rows.weight)
 
 
 @np.errstate(all="ignore")  # where the model does not exist the objective says so: it is not finite
@@ -103,9 +101,8 @@ class FreeScale:
     """Columns whose scale the data leave open, and the prior of their parameters.
 
     Their noise variance stays 1. Levels that the latent variables separate would have infinite
-    loadings; a prior w ~ N(0, `loading_sd`^2), mu ~ N(0, `mean_sd`^2) bounds them. In units of the
-    noise both are far wider than what is found in questionnaires, and as good as flat where a
-    hundred cells are observed.
+    loadings; a prior, w ~ N(0, `loading_sd`^2) and mu ~ N(0, `mean_sd`^2) in units of the noise,
+    bounds them. It weighs as much as 1 / `loading_sd`^2 of a row with z = 1 and a known u.
     """
 
     at: NDArray[np.bool_]  # (d,)
