@@ -38,7 +38,8 @@ FEW, FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
 MANY, MANY_WEIGHTS = np.polynomial.legendre.leggauss(32)
 FEW, FEW_WEIGHTS = (FEW + 1.0) / 2.0, FEW_WEIGHTS / 2.0
 MANY, MANY_WEIGHTS = (MANY + 1.0) / 2.0, MANY_WEIGHTS / 2.0
-MOST_NEWTON, LARGEST_STEP, LARGEST_LOG, MOST_REACH = 60, 2.0, 700.0, 8
+MOST_NEWTON, LARGEST_STEP, LARGEST_LOG = 60, 2.0, 700.0
+MOST_REACH, CLOSE = 40, 1.01
 LEAST_LEFT, LARGEST_SITE = 1e-13, 1e30  # precision, which no cell has
 TOGETHER = 8  # masses whose product is taken before its logarithm
 
@@ -285,12 +286,19 @@ def _reach(G: Array, shape: float, side: float) -> None:
             for r in range(LANE):
                 s = G[REACH + r]
                 fall, by = _poisson_fall(s, G[RATE + r], G[SLOPE + r], G[V + r])
-                G[REACH + r] = s - (fall - half) / by if fall > half else s
+                G[REACH + r] = s - (fall - half) / by if fall > CLOSE * half else s
+                G[HARD + r] = fall
         else:
             for r in range(LANE):
                 s, total = G[REACH + r], G[LOWER + r] + shape
                 fall, by = _binomial_fall(s, G[RATE + r], G[SLOPE + r], G[V + r], total)
-                G[REACH + r] = s - (fall - half) / by if fall > half else s
+                G[REACH + r] = s - (fall - half) / by if fall > CLOSE * half else s
+                G[HARD + r] = fall
+        largest = 0.0
+        for r in range(LANE):
+            largest = max(largest, G[HARD + r])  # NaN, a missing value, is passed over
+        if largest <= CLOSE * half:
+            break
 
 
 @_part

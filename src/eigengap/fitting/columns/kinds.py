@@ -1,35 +1,47 @@
 """Kinds of columns as users name them, chosen from the data where they do not.
 
-A kind is a small value; `learned` makes of it the fitted column (`models.columns`) of the values
-that were observed. `kinds_of` chooses one for every column of a table.
+A kind is a small value; `learned` makes of it the fitted column (`models.columns`) of what a
+`Survey` knows of it. `kinds_of` chooses one for every column of a table, `learn_columns` learns
+them all. Weights count as frequencies: a row of weight 2 is a row that occurs twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import DataError
+from eigengap.fitting.columns.censored import censored_column
 from eigengap.fitting.columns.learn import continuous_column
+from eigengap.fitting.columns.survey import ColumnCells, Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.ordinal import OrdinalColumn
+from eigengap.models.columns.table import Columns
+from eigengap.sources.base import Block, Source
+from eigengap.sources.wording import column as label_of
+from eigengap.statistics.column_facts import MOST_VALUES, ColumnFacts
+from eigengap.wording import words
 
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
+LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 REPEATED = 3  # cells for each of the few numbers, on average, that make them levels
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
 FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
 
 
+TOTAL = "total"  # as the size of a row of counts
 TRANSFORMS = ("auto", "identity", "log", "yeo-johnson", "rank")
 
 
@@ -49,14 +61,22 @@ class Kind:
     """What a column is."""
 
     word: ClassVar[str]
+    takes_limits: ClassVar[bool] = False  # whether cells may be known by limits only
 
     def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
         """The levels of a column of text in the order of their codes."""
         return tuple(levels)
 
-    def learned(self, values: Array) -> Column:
-        """The fitted column of the observed values (n,)."""
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        """The fitted column of the values (n,) and details (n, k) of the cells that have any.
+
+        Without details no value is missing, and `values` may be what is known of them.
+        """
         raise NotImplementedError
+
+    def limits(self, values: Array) -> Array | None:
+        """(n, 2) limits of cells whose values (n,) stand for them; None if there are none."""
+        return None
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         """The first of the observed values that a column of this kind cannot hold."""
@@ -89,19 +109,82 @@ class Continuous(Kind):
         bad = (values <= 0) & (self.transform == "log")
         return super().fault(values, has_levels) or _first(bad, "a number that is not positive")
 
-    def learned(self, values: Array) -> Column:
-        column = continuous_column(values, family=self.transform)
-        return _not_negative(column, values) if self.transform in ("auto", "log") else column
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        cells = _cells(values)
+        if details is not None:
+            return censored_column(cells.values, details, family=self.transform)
+        column = continuous_column(cells, family=self.transform)
+        return _not_negative(column, cells) if self.transform in ("auto", "log") else column
 
 
-def _not_negative(column: ContinuousColumn, values: Array) -> ContinuousColumn:
+def _cells(values: Array | ColumnCells) -> ColumnCells:
+    return values if isinstance(values, ColumnCells) else ColumnCells.of(values)
+
+
+def _levels(cells: ColumnCells) -> tuple[Array, Array]:
+    """The different values of a column, and the weight of each."""
+    if cells.facts.values is not None and cells.facts.weights is not None:
+        return cells.facts.values, cells.facts.weights
+    values, at = np.unique(cells.values, return_inverse=True)
+    return values, np.bincount(at, cells.frequency).astype(np.float64)
+
+
+def _not_negative(column: ContinuousColumn, cells: ColumnCells) -> ContinuousColumn:
     """Nothing is imputed below 0, or 0 among whole numbers from 1 on, if nothing observed is.
 
     Of n values that could as well have come in another order the next one is the first below with
     a probability of at most 1 / (n + 1): intervals lose no more coverage than that.
     """
-    least = float(np.min(values))
+    least = cells.facts.least
     return column if least < 0.0 else replace(column, floor=min(least, column.step))
+
+
+@dataclass(frozen=True)
+class Censored(Continuous):
+    """Any number, of which some are known by a limit only: below or above what can be measured.
+
+    Cells of text say so themselves, "<0.1" or ">50", each with a limit of its own. Where numbers
+    stand for such cells, `below` and `above` are the limits of all of them. A censored value is
+    imputed, within its limits, as a missing one is.
+
+    Parameters
+    ----------
+    transform : "auto", "identity", "log", "yeo-johnson" or "rank", default="auto"
+        The map x = f(u), as of `Continuous`, learned from values and limits together.
+    below : float, default=-inf
+        A number at or below it says only that the value is not above it.
+    above : float, default=inf
+        A number at or above it says only that the value is not below it.
+
+    Examples
+    --------
+    >>> from eigengap.columns import Censored
+    >>> Censored(below=0.1)
+    Censored(transform='auto', below=0.1, above=inf)
+    """
+
+    word: ClassVar[str] = "censored"
+    takes_limits: ClassVar[bool] = True
+    below: float = -inf
+    above: float = inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.below < self.above:
+            raise ValueError(f"below must be less than above, got {self.below} and {self.above}")
+
+    def limits(self, values: Array) -> Array | None:
+        low, high = values <= self.below, values >= self.above
+        if not (low.any() or high.any()):
+            return None
+        found = np.full((len(values), 2), np.nan)
+        found[low, 1], found[high, 0] = self.below, self.above
+        return found
+
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        cells = _cells(values)
+        none = np.full((len(cells.values), 2), np.nan)
+        return super().learned(cells, none if details is None else details)
 
 
 @dataclass(frozen=True)
@@ -113,9 +196,10 @@ class Positive(Kind):
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return super().fault(values, has_levels) or _first(values < 0, "a negative number")
 
-    def learned(self, values: Array) -> Column:
-        column = _within(values, 0.0, inf)
-        return _not_negative(column, values) if isinstance(column, ContinuousColumn) else column
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        cells = _cells(values)
+        column = _within(cells, 0.0, inf)
+        return _not_negative(column, cells) if isinstance(column, ContinuousColumn) else column
 
 
 @dataclass(frozen=True)
@@ -135,16 +219,16 @@ class Bounded(Kind):
         what = f"a number outside {self.lower:g} to {self.upper:g}"
         return super().fault(values, has_levels) or _first(outside, what)
 
-    def learned(self, values: Array) -> Column:
-        return _within(values, self.lower, self.upper)
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        return _within(_cells(values), self.lower, self.upper)
 
 
-def _within(values: Array, lower: float, upper: float) -> Column:
+def _within(cells: ColumnCells, lower: float, upper: float) -> Column:
     """A column of numbers between bounds; levels where no map can be learned between them."""
-    inner = values[(values > lower) & (values < upper)]
+    inner = cells.values[(cells.values > lower) & (cells.values < upper)]
     if len(inner) and np.ptp(inner) > 0.0:
-        return continuous_column(values, lower=lower, upper=upper)
-    return Ordinal().learned(values)
+        return continuous_column(cells, lower=lower, upper=upper)
+    return Ordinal().learned(cells)
 
 
 @dataclass(frozen=True)
@@ -174,9 +258,9 @@ class Ordinal(Kind):
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return None
 
-    def learned(self, values: Array) -> Column:
-        levels, counts = np.unique(values, return_counts=True)
-        return OrdinalColumn.of_shares(counts.astype(np.float64), levels)
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        levels, weights = _levels(_cells(values))
+        return OrdinalColumn.of_shares(weights, levels)
 
 
 @dataclass(frozen=True)
@@ -189,7 +273,7 @@ class Binary(Kind):
         known = np.unique(values)[:2]
         return _first(~np.isin(values, known), "a third level")
 
-    def learned(self, values: Array) -> Column:
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
         return Ordinal().learned(values)
 
 
@@ -202,28 +286,53 @@ class Nominal(Kind):
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return None
 
-    def learned(self, values: Array) -> Column:
-        levels, counts = np.unique(values, return_counts=True)
-        return NominalColumn.of_counts(counts.astype(np.float64), levels)
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        levels, weights = _levels(_cells(values))
+        return NominalColumn.of_counts(weights, levels)
 
 
 @dataclass(frozen=True)
 class Count(Kind):
-    """Counts: Poisson, or negative binomial of a given dispersion (variance m + dispersion m^2)."""
+    """Counts of mean size * exp(u): Poisson, or negative binomial (variance m + dispersion m^2).
+
+    The noise of u spreads counts too: a Poisson column is Poisson-log-normal.
+
+    Parameters
+    ----------
+    dispersion : "auto" or float, default="auto"
+        0 is Poisson. "auto" is the dispersion of largest likelihood besides the noise of u, and 0
+        where that is not worth a parameter.
+    size : "total", column or None, default=None
+        The size of each row. "total": its sum over all columns of this size, relative to an average
+        row, as for reads of genes or species of a sample; what is modelled is then the composition.
+        Else the name or the position of a column of positive numbers, the exposure: hours of
+        observation, inhabitants, area.
+
+    Examples
+    --------
+    >>> from eigengap.columns import Count
+    >>> Count(size="total")
+    Count(dispersion='auto', size='total')
+    """
 
     word: ClassVar[str] = "count"
-    dispersion: float = 0.0
+    dispersion: float | str = "auto"
+    size: str | int | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.dispersion < inf:
-            raise ValueError(f"dispersion must be 0 or a positive number, got {self.dispersion}")
+        given = self.dispersion
+        is_number = not isinstance(given, str) and 0.0 <= given < inf
+        if not (is_number or given == "auto"):
+            raise ValueError(f'dispersion must be "auto", 0 or a positive number, got {given!r}')
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values < 0) | (values != np.round(values))
         return super().fault(values, has_levels) or _first(bad, "a number that is not a count")
 
-    def learned(self, values: Array) -> Column:
-        return CountColumn(self.dispersion)
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+        learns = isinstance(self.dispersion, str)
+        given = 0.0 if isinstance(self.dispersion, str) else self.dispersion
+        return CountColumn(given, has_size=details is not None, learns=learns)
 
 
 @dataclass(frozen=True)
@@ -236,45 +345,166 @@ class Ignored(Kind):
 
 WORDS: Mapping[str, type[Kind]] = {
     kind.word: kind
-    for kind in (Continuous, Positive, Bounded, Ordinal, Binary, Nominal, Count, Ignored)
+    for kind in (Continuous, Censored, Positive, Bounded, Ordinal, Binary, Nominal, Count, Ignored)
 }
 
 
 def kinds_of(
-    values: Array,  # (n, d), codes of levels
+    survey: Survey,  # of values (n, d), codes of levels
     holds: Sequence[Holds],
     n_levels: Sequence[int],
     asked: Mapping[int, Kind | str] | None = None,
+    notes: Sequence[str] | None = None,  # why a column is not used, where its schema knows
 ) -> tuple[Kind, ...]:
     """The kind of every column: as asked for, else by what it holds."""
     asked = {} if asked is None else asked
+    notes = [""] * len(holds) if notes is None else notes
     found = []
-    for j, (held, levels) in enumerate(zip(holds, n_levels, strict=True)):
+    for j, facts in enumerate(survey.facts[: len(holds)]):
         wanted: Any = asked.get(j)
         if isinstance(wanted, str):
             wanted = WORDS[wanted]()
-        x = values[:, j]
-        found.append(_automatic(x[~np.isnan(x)], held, levels) if wanted is None else wanted)
+        own = (holds[j], n_levels[j], notes[j])
+        found.append(_automatic(facts, *own) if wanted is None else wanted)
     return tuple(found)
 
 
-def _automatic(x: Array, held: Holds, n_levels: int) -> Kind:
+def _automatic(facts: ColumnFacts, held: Holds, n_levels: int, note: str) -> Kind:
     if held == "other":
-        return Ignored("it holds neither numbers nor levels")
+        return Ignored(note or "it holds neither numbers nor levels")
     if held == "truth":
         return Binary()
     if held != "numbers":
         if n_levels == 2:
             return Binary()
-        if n_levels > MOST_LEVELS or len(x) < FEWEST_PER_LEVEL * n_levels:
-            return Ignored(f"{n_levels} different values in {len(x)} rows are names, not levels")
+        if n_levels > MOST_LEVELS or facts.total < FEWEST_PER_LEVEL * n_levels:
+            names = f"{n_levels} different values in {facts.n} rows are names, not levels"
+            return Ignored(note or names)
         return Ordinal() if held == "ordered" else Nominal()
-    different = np.unique(x[: 50 * FEW_NUMBERS])
-    if len(different) <= FEW_NUMBERS:
-        different = np.unique(x)
-    is_few = len(different) <= FEW_NUMBERS and len(x) >= REPEATED * len(different)
-    if is_few and len(different) == 2:
+    different = facts.values
+    if different is None or not REPEATED * len(different) <= facts.total:
+        return Continuous()
+    if len(different) == 2:
         return Binary()
-    if is_few and len(different) > 2 and np.all(different == np.round(different)):
+    if 2 < len(different) <= FEW_NUMBERS and not facts.fractional:
         return Ordinal()
     return Continuous()
+
+
+def learn_columns(
+    source: Source,
+    survey: Survey,
+    kinds: Sequence[Kind],
+    holds: Sequence[Holds],
+    detailed: Mapping[int, tuple[Array, Array]] | None = None,
+) -> Columns:
+    """The fitted columns of a source of coded values; those that are ignored are left out.
+
+    Parameters
+    ----------
+    source : blocks of coded values (c, d)
+    survey : `Survey.of(source)`
+    kinds, holds : of each of the d columns, as `kinds_of` and a `Schema` have them
+    detailed : values and details of the cells of columns that have some
+
+    Raises
+    ------
+    DataError
+        Where a column has no observed value, or one that its kind cannot hold.
+    """
+    found = []
+    for j, (kind, held) in enumerate(zip(kinds, holds, strict=True)):
+        if isinstance(kind, Ignored):
+            continue
+        facts = survey.facts[j]
+        _require_kind(source, facts, j, kind, has_levels=held != "numbers")
+        too_many = facts.values is None and not survey.is_whole
+        if too_many and isinstance(kind, Ordinal | Binary | Nominal):
+            raise DataError(
+                f"column {label_of(source.names, j)} has more than {MOST_VALUES} different values, "
+                f"too many for levels of {kind.word} columns. Give it another kind in columns=",
+                column=j,
+                name=None if source.names is None else source.names[j],
+            )
+        if detailed is not None and j in detailed:
+            found.append(kind.learned(*detailed[j]))
+        else:
+            found.append(kind.learned(survey.cells(j)))
+    return Columns(tuple(found))
+
+
+def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_levels: bool) -> None:
+    """Refuse a column without a value, and one with values that its kind cannot hold."""
+    label = label_of(source.names, j)
+    name = None if source.names is None else source.names[j]
+    if not facts.n:
+        raise DataError(
+            f"column {label} has no observed value: drop it, or leave it out of the model by "
+            'columns={...: "ignored"}',
+            column=j,
+            name=name,
+        )
+    if max(-facts.least, facts.largest) > LARGEST:
+        first = source.reduce(partial(_FirstFault.of, j=j, kind=_Squarable(), low=facts.low[:0]))
+        assert first.fault is not None
+        raise DataError(
+            f"{first.fault.what} at row {words().number(first.fault.at)}, column {label}, is too "
+            "large to be squared; divide the column by a constant",
+            row=first.fault.at,
+            column=j,
+            name=name,
+            value=float(first.fault.what),
+        )
+    # Kinds refuse values beyond a bound, a third one, and values that are not whole.
+    typical = [*facts.low, facts.largest]
+    if facts.fractional:
+        typical.append(float(np.floor(facts.largest)) + 0.5)
+    if kind.fault(np.array(typical), has_levels) is None:
+        return
+    first = source.reduce(
+        partial(_FirstFault.of, j=j, kind=kind, has_levels=has_levels, low=facts.low)
+    )
+    if first.fault is None:
+        return
+    raise DataError(
+        f"column {label} cannot be {kind.word}: it has {first.fault.what} at row "
+        f"{words().number(first.fault.at)}. Give it another kind "
+        f"{words().either('in columns=', 'by --kinds')}, or make the value missing",
+        row=first.fault.at,
+        column=j,
+        name=name,
+    )
+
+
+class _Squarable(Kind):
+    """Numbers whose squares can be summed."""
+
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        at = np.flatnonzero(np.abs(values) > LARGEST)
+        return Fault(f"{values[at[0]]:g}", int(at[0])) if len(at) else None
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstFault:
+    """The first value of a column, by its row, that its kind cannot hold."""
+
+    fault: Fault | None
+
+    @classmethod
+    def of(
+        cls, block: Block, j: int, kind: Kind, low: Array, has_levels: bool = False
+    ) -> _FirstFault:
+        x = np.asarray(block.values[:, j], dtype=np.float64)
+        kept = ~np.isnan(x) if block.weight is None else ~np.isnan(x) & (block.weight > 0)
+        rows = np.flatnonzero(kept)
+        # The least values come first, for whether a value is a third one depends on the others.
+        known = low[:2] if isinstance(kind, Binary) else low[:0]
+        fault = kind.fault(np.concatenate([known, x[rows]]), has_levels)
+        if fault is None or not len(rows):
+            return cls(None)
+        row = rows[max(fault.at - len(known), 0)]
+        return cls(Fault(fault.what, block.start + int(row)))
+
+    def merge(self, other: _FirstFault) -> _FirstFault:
+        found = [each.fault for each in (self, other) if each.fault is not None]
+        return _FirstFault(min(found, key=lambda fault: fault.at, default=None))

@@ -2,61 +2,76 @@
 
 from __future__ import annotations
 
-from math import inf, log
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, log, sqrt
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from eigengap.fitting.columns.survey import ColumnCells
 from eigengap.linalg import Array
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.maps import Family, Identity, Log, Logit, Margin, YeoJohnson
 
+ROUNDING = 1e-12  # of a share of weights
+BETWEEN = 1e-6  # of a row: two numbers of rows that differ by less are the same
 ATOM = 0.05  # share of the cells from which a bound is an atom, not a value like others
+FEWEST_IN_ATOM = 3.0  # cells; of 20 or fewer any one makes up a share as large
 POWERS = (0.0, 2.0)  # of Yeo and Johnson's family, a logarithm at both ends: beyond, x is infinite
 # Anderson and Darling's statistic beyond which normal scores are corrected by ranks: its level is
 # 1 % (Stephens 1974, mean and variance estimated).
 REJECTED = 1.035
 FEWEST_RANKS = 100  # values from which a correction by ranks is worth its noise
+# Values that choose the family and its power, which is then known to 0.02 or so. Quantiles are
+# those of all values.
+FAMILY_CELLS = 20_000
 PER_KNOT, MOST_KNOTS = 20, 40  # values for each knot of the correction, and most knots
 
 
 def continuous_column(
-    values: Array,  # (n,) without NaN
+    cells: ColumnCells,  # values that lie within the bounds
     *,
     family: str = "auto",
     lower: float = -inf,
     upper: float = inf,
 ) -> ContinuousColumn:
-    """The column of these values, which lie within the bounds."""
-    n = len(values)
-    least, largest = float(np.min(values)), float(np.max(values))
-    share_low = np.count_nonzero(values == least) / n
-    share_high = np.count_nonzero(values == largest) / n
-    has_low = share_low >= ATOM or least == lower
-    has_high = share_high >= ATOM or largest == upper
-    kept = np.ones(n, dtype=bool)
+    """The column of these values: atoms by the facts of all of them, the map by those at hand."""
+    facts = cells.facts
+    least, largest = facts.least, facts.largest
+    share_low, share_high = facts.share_at_least, facts.share_at_largest
+    enough = max(ATOM * facts.total, FEWEST_IN_ATOM) - ROUNDING * facts.total
+    has_low = facts.at_least >= enough or least == lower
+    has_high = facts.at_largest >= enough or largest == upper
+    kept = np.ones(len(cells.values), dtype=bool)
+    fractional = facts.fractional
     if has_low:
-        kept &= values > least
+        kept &= cells.values > least
+        fractional -= facts.fractional_at_least
     if has_high:
-        kept &= values < largest
-    inner = values[kept]
-    atoms: dict[str, float] = {}
-    if has_low and len(inner):
+        kept &= cells.values < largest
+        fractional -= facts.fractional_at_largest if largest > least or not has_low else 0
+    inner = Weighted.of(cells, kept)
+    atoms: dict[str, Any] = {}
+    if has_low and len(inner.x):
         atoms |= {"least": least, "below": float(ndtri(share_low))}
-    if has_high and len(inner):
+    if has_high and len(inner.x):
         atoms |= {"largest": largest, "above": float(ndtri(1.0 - share_high))}
-    if least < largest and (not len(inner) or (atoms and np.ptp(inner) == 0.0)):
-        return _of_atoms(inner, least, largest, share_low, share_high, atoms)
-    if not len(inner) or np.ptp(inner) == 0.0:
-        inner, atoms = values, {}
-    step = 1.0 if np.all(inner == np.round(inner)) else 0.0
+    if least < largest and (not len(inner.x) or (atoms and np.ptp(inner.x) == 0.0)):
+        return _of_atoms(inner.x, least, largest, share_low, share_high, atoms)
+    if not len(inner.x) or np.ptp(inner.x) == 0.0:
+        inner, atoms, fractional = Weighted.of(cells), {}, facts.fractional
+    step = 0.0 if fractional else 1.0
     chosen = _family(inner, family, lower, upper)
-    y = chosen.forward(inner)
+    y = Weighted(chosen.forward(inner.x), inner.f)
     if not atoms:
-        centre, unit = float(np.mean(y)), float(np.std(y)) or 1.0
+        centre, unit = y.mean, sqrt(y.variance) or 1.0
         margin = Margin(chosen, centre, unit)
-        if family == "rank" or (family == "auto" and _is_rejected((y - centre) / unit)):
+        score = (y.x - centre) / unit
+        if family == "rank" or (family == "auto" and is_rejected(score, y.f)):
             margin = _ranked(margin, y, 0.0, 1.0)
         return ContinuousColumn(margin, step=step)
     # Between atoms u is a piece of a Gaussian: its quantiles are those of the ranks.
@@ -66,8 +81,78 @@ def continuous_column(
     return ContinuousColumn(margin, step=step, **atoms)
 
 
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Values (n,), and how often each of them counts: as if it were repeated."""
+
+    x: Array
+    f: Array | None = None
+
+    @classmethod
+    def of(cls, cells: ColumnCells, kept: NDArray[np.bool_] | None = None) -> Weighted:
+        if kept is None or kept.all():
+            return cls(cells.values, cells.frequency)
+        return cls(cells.values[kept], None if cells.frequency is None else cells.frequency[kept])
+
+    def few(self) -> Weighted:
+        """FAMILY_CELLS of them at most: every so manieth."""
+        if len(self.x) <= FAMILY_CELLS:
+            return self
+        at = np.linspace(0, len(self.x) - 1, FAMILY_CELLS).astype(np.intp)
+        return Weighted(self.x[at], None if self.f is None else self.f[at])
+
+    @property
+    def n(self) -> float:
+        return float(len(self.x)) if self.f is None else float(np.sum(self.f))
+
+    @property
+    def mean(self) -> float:
+        return float(np.average(self.x, weights=self.f))
+
+    @property
+    def variance(self) -> float:
+        if self.f is None:
+            return float(np.var(self.x))
+        return float(np.average((self.x - self.mean) ** 2, weights=self.f))
+
+    def sum_of(self, values: Array) -> float:
+        """The sum of one number for each value."""
+        return float(np.sum(values if self.f is None else self.f * values))
+
+    def quantiles(self, shares: Array) -> Array:
+        """As `numpy.quantile` finds them of repeated values."""
+        if self.f is None:
+            return np.quantile(self.x, shares)
+        order = np.argsort(self.x, kind="stable")
+        x, ends = self.x[order], np.cumsum(self.f[order])
+        n = float(ends[-1])
+        place = np.clip((n - 1.0) * shares, 0.0, max(n - 1.0, 0.0))
+        first = np.floor(place + BETWEEN)  # a number that was meant to be whole, is
+
+        def at(number: Array) -> Array:  # the values of these numbers, from 0 on
+            found = np.searchsorted(ends, number + BETWEEN, side="right")
+            return x[np.minimum(found, len(x) - 1)]
+
+        low = at(first)
+        return low + np.maximum(place - first, 0.0) * (at(first + 1.0) - low)
+
+    def midst(self) -> tuple[Array, Array]:
+        """The different values, and the share of those below with half of its own: Hazen's rule.
+
+        Values that occur once have the places of `numpy.quantile`'s method "hazen"; one that
+        occurs often has the place of the middle one of its cells.
+        """
+        if self.f is None:
+            x, times = np.unique(self.x, return_counts=True)
+        else:
+            x, at = np.unique(self.x, return_inverse=True)
+            times = np.bincount(at, self.f)
+        ends = np.cumsum(times)
+        return x, (ends - times / 2.0) / ends[-1]
+
+
 def _of_atoms(
-    inner: Array, least: float, largest: float, low: float, high: float, atoms: dict[str, float]
+    inner: Array, least: float, largest: float, low: float, high: float, atoms: dict[str, Any]
 ) -> ContinuousColumn:
     """Two atoms alone, or one value besides them, which lies amidst their thresholds."""
     if not len(inner):
@@ -80,34 +165,48 @@ def _of_atoms(
     return ContinuousColumn(Margin(Identity(), float(inner[0]) - amidst, 1.0), **atoms)
 
 
-def _family(values: Array, asked: str, lower: float, upper: float) -> Family:
+def _family(values: Weighted, asked: str, lower: float, upper: float) -> Family:
     """The family asked for, or the one of the largest likelihood at a price of ln(n) / 2."""
-    least = float(np.min(values))
+    least = float(np.min(values.x))
+    values = values.few()
+    found = candidates(values.x, asked, lower, upper, lambda: _power(values), least)
+    if len(found) == 1:
+        return found[0][0]
+    price = log(values.n) / 2.0
+    return max(found, key=lambda c: _log_likelihood(c[0], values) - c[1] * price)[0]
+
+
+def candidates(
+    values: Array,
+    asked: str,
+    lower: float,
+    upper: float,
+    power: Callable[[], Family],
+    least: float | None = None,  # of more than these values
+) -> list[tuple[Family, int]]:
+    """Families that come into question, and how many parameters each has of its own."""
+    least = float(np.min(values)) if least is None else least
     positive = Log(lower if lower > -inf else 0.0)
     if asked == "log":
-        return positive
+        return [(positive, 1)]
     if asked == "logit" or (asked == "auto" and lower > -inf and upper < inf):
-        return Logit(lower, upper)
+        return [(Logit(lower, upper), 0)]
     if asked == "identity" or np.ptp(values) == 0.0:
-        return Identity()
-    power = _power(values)
+        return [(Identity(), 0)]
     if asked == "yeo-johnson":
-        return power
+        return [(power(), 1)]
     if lower > -inf:  # nothing may be imputed below
-        return positive
+        return [(positive, 1)]
     if upper < inf:
-        return Logit(least - (upper - least), upper)
-    candidates: list[tuple[Family, int]] = [(Identity(), 0), (power, 1)]
-    if least > 0.0:
-        candidates.append((Log(), 1))
-    price = log(len(values)) / 2.0
-    return max(candidates, key=lambda c: _log_likelihood(c[0], values) - c[1] * price)[0]
+        return [(Logit(least - (upper - least), upper), 0)]
+    found: list[tuple[Family, int]] = [(Identity(), 0), (power(), 1)]
+    return [*found, (Log(), 1)] if least > 0.0 else found
 
 
-def _power(values: Array) -> YeoJohnson:
+def _power(values: Weighted) -> YeoJohnson:
     """Yeo and Johnson's family about the median, in units of the quartiles' range."""
-    q1, centre, q3 = np.quantile(values, [0.25, 0.5, 0.75])
-    unit = float(q3 - q1) / 1.349 or float(np.std(values))
+    q1, centre, q3 = values.quantiles(np.array([0.25, 0.5, 0.75]))
+    unit = float(q3 - q1) / 1.349 or sqrt(values.variance)
     found = minimize_scalar(
         lambda p: -_log_likelihood(YeoJohnson(p, float(centre), unit), values),
         bounds=POWERS,
@@ -116,35 +215,46 @@ def _power(values: Array) -> YeoJohnson:
     return YeoJohnson(float(found.x), float(centre), unit)
 
 
-def _log_likelihood(family: Family, values: Array) -> float:
+def _log_likelihood(family: Family, values: Weighted) -> float:
     """Of Gaussian y at its own mean and variance, less constants."""
-    y = family.forward(values)
-    variance = float(np.var(y))
+    variance = Weighted(family.forward(values.x), values.f).variance
     if not variance > 0.0 or not np.isfinite(variance):
         return -inf
-    return float(np.sum(family.log_slope(values))) - 0.5 * len(values) * log(variance)
+    return values.sum_of(family.log_slope(values.x)) - 0.5 * values.n * log(variance)
 
 
-def _is_rejected(score: Array) -> bool:
+def is_rejected(score: Array, frequency: Array | None = None) -> bool:
     """Whether these standard scores are not Gaussian: Anderson and Darling's test."""
-    n = len(score)
+    n = Weighted(score, frequency).n
     if n < FEWEST_RANKS:
         return False
-    z = np.sort(score)
-    i = np.arange(1, n + 1)
-    statistic = -n - np.mean((2 * i - 1) * (log_ndtr(z) + log_ndtr(-z[::-1])))
+    if frequency is None:
+        z, f = np.sort(score), np.ones(len(score))
+    else:
+        order = np.argsort(score, kind="stable")
+        z, f = score[order], frequency[order]
+    before = np.cumsum(f) - f  # values before each: it has the places from there on
+    # Sums of 2 i - 1 over its places i, counted from the least and from the largest value.
+    up, down = f * (2.0 * before + f), f * (2.0 * (n - before) - f)
+    statistic = -n - (np.sum(up * log_ndtr(z)) + np.sum(down * log_ndtr(-z))) / n
     return bool(statistic * (1.0 + 0.75 / n + 2.25 / n**2) > REJECTED)
 
 
-def _ranked(margin: Margin, y: Array, low: float, high: float) -> Margin:
-    """The margin with knots at quantiles of y, whose share lies between low and high."""
-    n = len(y)
+def _ranked(margin: Margin, y: Weighted, low: float, high: float) -> Margin:
+    """The margin with knots at quantiles of y, whose share lies between low and high.
+
+    A value that occurs often stands for all u of its share and has the u in their midst: the least
+    of them would move whatever is drawn or imputed upwards.
+    """
+    n = y.n
     m = int(np.clip(n // PER_KNOT, 4, MOST_KNOTS))
-    first, last = ndtri(low + (high - low) / (n + 1)), ndtri(high - (high - low) / (n + 1))
+    values, below = y.midst()
+    ends = max(below[0], 1.0 / (n + 1)), min(below[-1], n / (n + 1))
+    first, last = (ndtri(low + (high - low) * end) for end in ends)
     u = np.linspace(first, last, m)
     share = (ndtr(u) - low) / (high - low)
-    at = np.quantile(y, np.clip(share, 0.0, 1.0), method="hazen")
-    kept = np.concatenate([[True], np.diff(at) > 1e-9 * max(float(np.ptp(y)), 1e-300)])
+    at = np.interp(share, below, values)
+    kept = np.concatenate([[True], np.diff(at) > 1e-9 * max(float(np.ptp(y.x)), 1e-300)])
     if np.count_nonzero(kept) < 2:
         return margin
     at, u = at[kept], u[kept]

@@ -14,6 +14,7 @@ open the fit begins with a few, and with twice as many as long as all of them ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -32,7 +33,7 @@ from eigengap.fitting.gaussian.problem import (
     spectrum_of,
 )
 from eigengap.fitting.gaussian.start import spectral_start
-from eigengap.fitting.optimise.em import Mapped
+from eigengap.fitting.optimise.em import Mapped, Slope
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule, unpack
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
@@ -86,11 +87,19 @@ def fit_bayesian(
     varying = int(np.count_nonzero(columns.variance))
     if varying == 0:
         return _constant(units, prior)
-    most = max(1, min(varying - 1, int(units.sum_w) - 1)) if q is None else q
+    problem_of = partial(BayesianProblem.of, source, units, noise=noise, prior=prior)
+    return fit_components(problem_of, q, most_components(units, varying), options)
+
+
+def fit_components(
+    problem_of: Callable[[int], BayesianProblem], q: int | None, most: int, options: EMOptions
+) -> BayesianFit:
+    """At most q components, or `most` where q is open; `problem_of` has so many to begin with."""
+    most = most if q is None else q
     size = min(most, FEW) if q is None else most
     loose = replace(options, tol=max(options.tol, LOOSE))
     while True:
-        problem = _Problem.of(source, units, size, noise, prior)
+        problem = problem_of(size)
         found = problem.reduced(problem.start(size), loose, DECISIVE)
         if found.parameters.q < size or size >= most:
             break
@@ -100,8 +109,13 @@ def fit_bayesian(
     return problem.finish(problem.reduced(found.parameters, options, None, found.trace))
 
 
+def most_components(units: Units, varying: int) -> int:
+    """Of a table with so many columns that vary."""
+    return max(1, min(varying - 1, int(units.sum_w) - 1))
+
+
 @dataclass(frozen=True, eq=False)
-class _Problem(Problem[VariationalPosterior]):
+class BayesianProblem(Problem[VariationalPosterior]):
     """The fit in its own units."""
 
     rows: Source  # of ObservedRows
@@ -110,14 +124,16 @@ class _Problem(Problem[VariationalPosterior]):
     prior: Prior
 
     @classmethod
-    def of(cls, source: Source, units: Units, q: int, noise: Noise, prior: Prior) -> _Problem:
+    def of(
+        cls, source: Source, units: Units, q: int, noise: Noise, prior: Prior
+    ) -> BayesianProblem:
         """q is the number of components to begin with."""
         # Uncertain loadings are summed by products alone, which bear less contrast than residuals.
         largest = float(np.max(units.variance))
         floor = max(float(np.max(units.floor(noise))), LARGEST_RATIO * largest)
         cells = float(np.max(units.observed_w)) if noise == "diagonal" else units.cells
         # As much prior evidence as keeps 1 / E[tau] above the floor, where products lose digits.
-        rate = max(prior.noise_rate, 0.5 * floor * cells)
+        rate = np.maximum(prior.noise_rate, 0.5 * floor * cells)
         return cls(
             rows=source.prepared(partial(units.prepare, q=q)),
             units=units,
@@ -142,12 +158,19 @@ class _Problem(Problem[VariationalPosterior]):
 
     def apply(self, theta: Array, like: VariationalPosterior, passes: int = 1) -> Mapped:
         current = self.unpack(theta, like)
-        expected = self._expected(current.coefficients(), passes)
+        expected = self.expected(current.coefficients(), passes)
         value = elbo(expected, current, self.prior)
         updated = update(expected, current, self.prior)
-        return Mapped(self.pack(updated), value, moved=self._moved(current, updated))
+        slope = self.slope(expected, current)
+        return Mapped(self.pack(updated), value, slope, self._moved(current, updated))
 
-    def _expected(self, coefficients: Coefficients, passes: int = 1) -> Expected:
+    def slope(
+        self, expected: Expected, current: VariationalPosterior
+    ) -> Callable[[], Slope] | None:
+        """The gradient of the ELBO by theta; none is needed where no update lowers it."""
+        return None
+
+    def expected(self, coefficients: Coefficients, passes: int = 1) -> Expected:
         return self.rows.reduce(partial(Expected.of, coefficients=coefficients, passes=passes))
 
     def _moved(self, current: VariationalPosterior, updated: VariationalPosterior) -> float:
@@ -156,7 +179,7 @@ class _Problem(Problem[VariationalPosterior]):
         Variances count by their ratio: those of a component that vanishes are all but 0 long
         before the ELBO rests.
         """
-        means = np.abs(updated.mean - current.mean) * np.sqrt(current.tau.mean())
+        means = np.abs(updated.mean - current.mean) * np.sqrt(current.precisions())
         diagonal = np.cumsum(np.arange(1, current.q + 2)) - 1
         ratio = np.abs(np.log(updated.cov[diagonal] / current.cov[diagonal]))
         return max(float(np.max(means)), float(np.max(ratio) / np.sqrt(self.units.sum_w)))
@@ -170,7 +193,8 @@ class _Problem(Problem[VariationalPosterior]):
         """The other way; covariances that an extrapolation made indefinite fail to factorise."""
         size = self.units.size
         mean, cov, tau = np.split(theta, np.cumsum([like.mean.size, like.cov.size]))
-        return VariationalPosterior(
+        return replace(
+            like,
             mean=mean.reshape(like.mean.shape) * size,
             cov=cov.reshape(like.cov.shape) * size**2,
             tau=Gammas(like.tau.shape, np.exp(np.clip(tau, -700.0, 700.0))),
@@ -179,7 +203,7 @@ class _Problem(Problem[VariationalPosterior]):
     def is_degenerate(self, theta: Array, like: VariationalPosterior) -> bool:
         """Whether rounding of the latent means, eps s^2 at a signal to noise of s, may matter."""
         at = self.unpack(theta, like)
-        strength = np.sum(at.mean[:-1] ** 2, axis=0) * at.tau.mean()
+        strength = np.sum(at.mean[:-1] ** 2, axis=0) * at.precisions()
         return bool(np.max(strength) > LOST_IN_PRODUCTS)
 
     # Components -----------------------------------------------------------------------------
@@ -238,7 +262,7 @@ class _Problem(Problem[VariationalPosterior]):
         """
         before = -np.inf
         for left in range(ROUNDS, -1, -1):
-            expected = self._expected(posterior.coefficients())
+            expected = self.expected(posterior.coefficients())
             value = elbo(expected, posterior, self.prior)
             if value >= goal:
                 return posterior
@@ -256,7 +280,7 @@ class _Problem(Problem[VariationalPosterior]):
         at_floor = bayesian.noise_variance() <= 2.0 * self.constraints.floor
         predictive = bayesian.predictive()
         coefficients = Coefficients(predictive.W, predictive.mu, predictive.psi)
-        log_likelihood = self._expected(coefficients).log_likelihood
+        log_likelihood = self.expected(coefficients).log_likelihood
         bayesian = bayesian.rescaled(units.unit, units.shift)
         means = bayesian.at_means()
         return BayesianFit(
@@ -278,14 +302,16 @@ class _Problem(Problem[VariationalPosterior]):
         posterior = posterior.principal()
         sign = np.append(sign_rule(posterior.mean[:-1].T), 1.0)
         mean = posterior.mean.T * sign
-        alpha = posterior.relevance(self.prior)
+        alpha, noise = posterior.relevance(self.prior), posterior.tau
+        if posterior.tau_of is not None:
+            noise = Gammas(noise.shape[posterior.tau_of], noise.rate[posterior.tau_of])
         if self.constraints.noise == "isotropic":
             alpha = Gammas(alpha.shape, alpha.rate * self.units.unit[0] ** 2)
         return BayesianLinearGaussian(
             W=mean[:, :-1],
             mu=mean[:, -1],
             cov=unpack(posterior.cov.T, posterior.q + 1) * np.outer(sign, sign),
-            noise=posterior.tau,
+            noise=noise,
             relevance=alpha,
         )
 

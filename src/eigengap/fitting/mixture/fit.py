@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from eigengap.fitting.gaussian.problem import (
     Run,
     column_moments,
     n_patterns,
-    noise_floor,
 )
 from eigengap.fitting.mixture.moves import (
     candidate_moves,
@@ -35,8 +33,7 @@ from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, checkp
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
-from eigengap.models.gaussian.observed_rows import ObservedRows
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -95,13 +92,16 @@ def fit_mixture(
             "all rows are equal, so there is nothing to distinguish components and no variance "
             "to model; leave such a table out"
         )
-    if ranks is None:  # ARD starts from two rows of each cluster for each component
-        rows = source.observed().sum_w / K
-        largest = max(1, min(source.n_features - 1, int(rows) // 2, LARGEST_AUTO))
-    else:
-        largest = max(ranks)
+    largest = largest_rank(source.n_features, source.observed().sum_w, K, ranks)
     problem = MixtureProblem.of(source, columns, largest, noise, shared_noise)
-    return _Fitting(problem, options).fit(K, ranks, largest)
+    return Fitting(problem, options).fit(K, ranks, largest)
+
+
+def largest_rank(d: int, sum_w: float, K: int, ranks: Sequence[int] | None) -> int:
+    """Of the components; ARD starts from two rows of each cluster for each latent dimension."""
+    if ranks is not None:
+        return max(ranks)
+    return max(1, min(d - 1, int(sum_w / K) // 2, LARGEST_AUTO))
 
 
 def evidence_of_components(
@@ -123,11 +123,14 @@ def evidence_of_components(
     return tuple(ObservationPattern(pattern, observed_w, noise) for pattern, observed_w in pairs)
 
 
-def n_parameters(model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bool) -> int:
-    """Free parameters: weights, means, loadings up to rotation, noise."""
+def n_parameters(
+    model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bool, known: int = 0
+) -> int:
+    """Weights, means, loadings up to rotation, noise of all but `known` columns."""
     d = model.d
     loadings = sum(d * q - q * (q - 1) // 2 for q in model.ranks)
-    noises = (1 if noise == "isotropic" else d) * (1 if shared_noise else model.K)
+    noises = min(d - known, 1) if noise == "isotropic" else d - known
+    noises *= 1 if shared_noise else model.K
     return model.K - 1 + model.K * d + loadings + noises
 
 
@@ -143,7 +146,7 @@ class _Settled(Run[MixtureParameters]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Fitting:
+class Fitting:
     """One fit: what its stages share."""
 
     problem: MixtureProblem
@@ -163,7 +166,7 @@ class _Fitting:
             cluster_start(scores, [largest] * K, self._generator(s), whiten=s % 2 == 1)
             for s in range(self.options.n_init)
         ]
-        within = replace(self, problem=_with_floor_within(self.problem, starts[0]))
+        within = replace(self, problem=self.problem.with_floor_within(starts[0]))
         return within._from_starts(starts, ranks)
 
     def _from_starts(
@@ -299,7 +302,7 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     at_floor = problem.reached_floor(parameters)[order]
     return MixtureFit(
         model=model.rescaled(units.unit, units.shift).canonical(),
-        log_likelihood=settled.objective - units.log_jacobian,
+        log_likelihood=settled.objective - problem.log_prior(parameters) - units.log_jacobian,
         observed_w=units.observed_w,
         component_observed_w=np.stack([expected.components[k].observed() for k in order]),
         component_sum_w=expected.sum_w()[order],
@@ -308,14 +311,6 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
         reborn=settled.reborn,
         at_floor=tuple(int(k) for k in np.flatnonzero(at_floor)),
     )
-
-
-def _with_floor_within(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
-    """The floor of the noise by the variance within clusters, which may lie far apart."""
-    weights = np.exp(start.log_weights)
-    variances = [np.sum(c.W**2, axis=1) + c.psi for c in start.components]
-    within = np.minimum(weights @ np.stack(variances), problem.units.variance)
-    return replace(problem, floor=noise_floor(within, problem.noise))
 
 
 def _with_cautious_floor(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
@@ -350,29 +345,10 @@ def _badly_explained(
     no more than that again: a component on an outlier would only die again.
     """
     others = dropped(dead.at, dead.k)
-    rows = problem.rows.map(partial(_with_excess, parameters=others))
+    rows = problem.excess(others)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]  # whatever their order was
     passed = np.cumsum(rows[:, 0] * rows[:, 1])
     drawn = int(np.searchsorted(passed, rng.random() * passed[-1], side="right"))
     row = rows[min(drawn, len(rows) - 1)]
     owner = int(row[2])
     return row[3:], owner + (owner >= dead.k)
-
-
-def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
-    """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
-    components = parameters.components
-    result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, components):
-        nearest = np.argmax(resp, axis=0)  # (c,)
-        each = np.arange(len(nearest))
-        distance = np.stack([part.distance for part in parts])[nearest, each]
-        means = [part.mean @ c.W.T + c.delta for part, c in zip(parts, components, strict=True)]
-        expected = chunk.row_cells
-        result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
-        result[chunk.rows, 2] = nearest
-        imputed = np.stack(means)[nearest, each]
-        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
-    if rows.weight is not None:
-        result[:, 1] = rows.weight
-    return result

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +36,23 @@ from eigengap.fitting.gaussian.problem import (
     Run,
     Units,
     graded_axes,
+    noise_floor,
 )
+from eigengap.fitting.gaussian.start import spectral_start
 from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
+from eigengap.models.gaussian.mixture import mixture_posteriors
+from eigengap.models.gaussian.observed_rows import ObservedRows
+from eigengap.models.gaussian.posterior import BlockCoefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.gaussian import Constraints, Parameters, gradient
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    gradient,
+    maximise_together,
+)
 from eigengap.statistics.expected.mixture import (
     MixtureExpected,
     MixtureParameters,
@@ -57,7 +69,7 @@ VANISHING = 1e-5  # noise, relative to the variance of a column, at which roundi
 SMALL = 1e-8  # squared length of a column of W, in the fit's units, that counts as zero
 
 
-class DeadComponentError(np.linalg.LinAlgError):
+class DeadComponentError(FloatingPointError):
     """A component has lost its rows, or has collapsed onto as few as it can fit exactly."""
 
     def __init__(self, k: int, at: MixtureParameters) -> None:
@@ -130,6 +142,32 @@ class MixtureProblem(Problem[MixtureParameters]):
         enough = np.array([q + LEAST_ROWS for q in parameters.ranks])
         return np.flatnonzero((sum_w < enough) & (parameters.K > 1))
 
+    # Where EM starts ------------------------------------------------------------------------
+
+    def first(self, q: int) -> Parameters:
+        """One model of rank q for all rows."""
+        how = self.constraints()
+        return spectral_start(self.rows, q, self.units, how, thorough=False).first
+
+    def scores(self, model: Parameters) -> Array:
+        """Posterior means of z under one model and the weight of each row: (n, q + 1)."""
+        return self.rows.map(partial(_scores, model=model))
+
+    def excess(self, parameters: MixtureParameters) -> Array:
+        """How badly rows are explained: (n, 3 + d).
+
+        Excess of its squared distance from the component it is in, its weight, that component, the
+        row with its missing values imputed.
+        """
+        return self.rows.map(partial(_with_excess, parameters=parameters))
+
+    def with_floor_within(self, start: MixtureParameters) -> Self:
+        """The floor of the noise by the variance within clusters, which may lie far apart."""
+        weights = np.exp(start.log_weights)
+        variances = [np.sum(c.W**2, axis=1) + c.psi for c in start.components]
+        within = np.minimum(weights @ np.stack(variances), self.units.variance)
+        return replace(self, floor=noise_floor(within, self.noise))
+
     # The EM map -----------------------------------------------------------------------------
 
     def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
@@ -153,20 +191,38 @@ class MixtureProblem(Problem[MixtureParameters]):
         expected = self.expected(current, passes)
         how = [self._how(c) for c in current.components]
         _refuse_dead(expected, at, self.reached_floor(at))
-        updated = maximise_mixture(expected, current, how, self.shared_noise)
+        updated = maximise_mixture(expected, current, how, self.shared_noise, self.m_step)
         updated = replace(updated, components=_rotated(updated.components, back))
 
         def slope() -> Slope:
             each = zip(expected.components, current.components, how, strict=True)
             return self._packing(like).slope(
                 at.components,
-                _rotated([gradient(*one) for one in each], back),
+                _rotated([self.gradient(*one) for one in each], back),
                 np.stack([e.observed() for e in expected.components]),
                 log_weights=at.log_weights,
                 sum_w=expected.sum_w(),
             )
 
-        return Mapped(self.pack(updated), expected.log_likelihood - self._penalty(at), slope)
+        value = expected.log_likelihood + self.log_prior(at) - self._penalty(at)
+        return Mapped(self.pack(updated), value, slope)
+
+    def m_step(
+        self,
+        expected: Sequence[Expected],
+        current: Sequence[Parameters],
+        how: Sequence[Constraints],
+    ) -> list[Parameters]:
+        """One M-step of components that share their noise, or of a single one."""
+        return maximise_together(expected, current, how)
+
+    def gradient(self, expected: Expected, current: Parameters, how: Constraints) -> Parameters:
+        """Derivatives of the objective by the parameters of a component."""
+        return gradient(expected, current, how)
+
+    def log_prior(self, parameters: MixtureParameters) -> float:
+        """What the objective has besides the log-likelihood."""
+        return 0.0
 
     def _how(self, component: Parameters) -> Constraints:
         if not self.ard:
@@ -250,3 +306,33 @@ def _refuse_dead(
         few = sum_w < q + LEAST_ROWS
         if sum_w < LEAST_ROWS or (few and at_floor[k]):
             raise DeadComponentError(k, current)
+
+
+def _scores(rows: ObservedRows, model: Parameters) -> Array:
+    """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
+    scores = np.ones((len(rows.order), model.q + 1))
+    block = BlockCoefficients.of(rows, model)
+    for chunk in rows.chunks(model.q):
+        scores[chunk.rows, :-1] = block.posteriors(chunk).mean
+    if rows.weight is not None:
+        scores[:, -1] = rows.weight
+    return scores
+
+
+def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
+    """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
+    components = parameters.components
+    result = np.ones((len(rows.order), 3 + rows.d))
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, components):
+        nearest = np.argmax(resp, axis=0)  # (c,)
+        each = np.arange(len(nearest))
+        distance = np.stack([part.distance for part in parts])[nearest, each]
+        means = [part.mean @ c.W.T + c.delta for part, c in zip(parts, components, strict=True)]
+        expected = chunk.row_cells
+        result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
+        result[chunk.rows, 2] = nearest
+        imputed = np.stack(means)[nearest, each]
+        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
+    if rows.weight is not None:
+        result[:, 1] = rows.weight
+    return result

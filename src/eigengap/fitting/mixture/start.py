@@ -13,16 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from eigengap.fitting.gaussian.start import spectral_start
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.posterior import BlockCoefficients
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -32,9 +28,7 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    how = problem.constraints()
-    starts = spectral_start(problem.rows, q, problem.units, how, thorough=False)
-    return MixtureParameters(np.zeros(1), (starts.first,))
+    return MixtureParameters(np.zeros(1), (problem.first(q),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +42,7 @@ class Scores:
     @classmethod
     def of(cls, problem: MixtureProblem, single: Parameters) -> Scores:
         single = canonical(single)
-        both = problem.rows.map(partial(_scores, model=single))
+        both = problem.scores(single)
         # Sorted, so that what is drawn at random does not depend on the order of the rows.
         both = both[np.lexsort(both[:, -2::-1].T)]
         return cls(single=single, Z=both[:, :-1], w=both[:, -1])
@@ -105,17 +99,6 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
     return Parameters(
         W=W, delta=component.delta, psi=psi + (np.mean(extra) if is_isotropic else extra)
     )
-
-
-def _scores(rows: ObservedRows, model: Parameters) -> Array:
-    """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
-    scores = np.ones((len(rows.order), model.q + 1))
-    block = BlockCoefficients.of(rows, model)
-    for chunk in rows.chunks(model.q):
-        scores[chunk.rows, :-1] = block.posteriors(chunk).mean
-    if rows.weight is not None:
-        scores[:, -1] = rows.weight
-    return scores
 
 
 def _covariance(Z: Array, w: Array) -> Array:

@@ -13,14 +13,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
 
+BISECTIONS = 60  # between quantiles of the components of a mixture
 TINY = 1e-12  # probability that a prediction is charged for at most
 
 
@@ -41,6 +42,11 @@ class Column(ABC):
     is_count: ClassVar[bool] = False
 
     @property
+    def n_details(self) -> int:
+        """How many numbers a cell needs besides its value: limits, the size of its row."""
+        return 0
+
+    @property
     def width(self) -> int:
         return 1
 
@@ -48,6 +54,16 @@ class Column(ABC):
     def free_scale(self) -> bool:
         """Whether u may be multiplied by any number: what is observed does not depend on it."""
         return False
+
+    @property
+    def origin(self) -> Array:
+        """(width,) u about which it may be multiplied: the thresholds."""
+        return np.zeros(self.width)
+
+    @property
+    def typical_error(self) -> float:
+        """Variance with which a typical cell gives u; 0 where cells give u."""
+        return 0.0
 
     @property
     def shape(self) -> float:
@@ -59,8 +75,12 @@ class Column(ABC):
         return np.ones(len(x), dtype=bool)
 
     @abstractmethod
-    def encode(self, x: Array) -> Cells:
-        """What the values x (c,) say about u."""
+    def encode(self, x: Array, details: Array | None = None) -> Cells:
+        """What the values x (c,), and their details (c, n_details), say about u."""
+
+    def given(self, details: Array) -> Self:
+        """The column of cells with these details, (c, n_details), for the questions below."""
+        return self
 
     def log_slope(self, x: Array) -> Array:
         """(c,) ln |du / dx| of cells that give u: the density of x is that of u times this."""
@@ -74,9 +94,54 @@ class Column(ABC):
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """(c,) the value below which x lies with this probability."""
 
+    def mixed_value(self, resp: Array, mean: Array, cov: Array) -> Array:
+        """(c,) `value` under a mixture: means (K, c, width), covariances, weights resp (c, K)."""
+        return self.mixed_quantile(0.5, resp, mean, cov)
+
+    def mixed_quantile(self, share: float, resp: Array, mean: Array, cov: Array) -> Array:
+        """(c,) `quantile` under a mixture: x increases with u, whose quantile is bisected."""
+        m, sd = mean[:, :, 0], np.sqrt(cov[:, :, 0, 0])  # (K, c)
+        ends = m + ndtri(share) * sd
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2.0
+            reached = np.einsum("ck,kc->c", resp, ndtr((middle - m) / sd)) >= share
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        return self.value(high[:, None], np.zeros((len(high), 1, 1)))
+
     @abstractmethod
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
         """(c,) ln of the predicted probability of x, or of its density in units of u."""
+
+    @property
+    def sides(self) -> int:
+        """How many tails there are: 2 where values have an order."""
+        return 2
+
+    def tail(self, x: Array, mean: Array, cov: Array) -> Array:
+        """(c,) how improbable the value x is.
+
+        Twice the probability of its tail, that of values from x on away from the median, at most 1;
+        of levels without an order, and of two, the probability of the level.
+        """
+        return self._of_tails(*self.tails(x, mean, cov))
+
+    def mixed_tail(self, x: Array, resp: Array, mean: Array, cov: Array) -> Array:
+        """(c,) `tail` under a mixture."""
+        each = np.array([self.tails(x, *of) for of in zip(mean, cov, strict=True)])  # (K, 2, c)
+        below, above = np.einsum("ck,ktc->tc", resp, each)
+        return self._of_tails(below, above)
+
+    def _of_tails(self, below: Array, above: Array) -> Array:
+        return np.asarray(np.minimum(self.sides * np.minimum(below, above), 1.0))
+
+    @abstractmethod
+    def tails(self, x: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """(c,) probabilities of a value of at most x, and of at least x."""
+
+    @abstractmethod
+    def deviance_moments(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        """Mean, variance and third central moment (c,) of -2 ln p of a cell yet to be observed."""
 
     @abstractmethod
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
@@ -100,15 +165,38 @@ class LevelColumn(Column):
     def probabilities(self, mean: Array, cov: Array) -> Array:
         """(c, K) of the levels."""
 
+    def mixed_probabilities(self, resp: Array, mean: Array, cov: Array) -> Array:
+        """(c, K) under a mixture: averaged by responsibility."""
+        each = [self.probabilities(*of) for of in zip(mean, cov, strict=True)]
+        return np.asarray(np.einsum("ck,kcl->cl", resp, np.stack(each)))
+
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
-        of_level = self.probabilities(mean, cov)[np.arange(len(x)), self.code(x)]
-        return np.log(np.maximum(of_level, TINY))
+        return np.log(np.maximum(self.probability(x, mean, cov), TINY))
+
+    def probability(self, x: Array, mean: Array, cov: Array) -> Array:
+        """(c,) of the level x."""
+        return self.probabilities(mean, cov)[np.arange(len(x)), self.code(x)]
+
+    @property
+    def sides(self) -> int:
+        return 2 if len(self.levels) > 2 else 1
+
+    def deviance_moments(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+        probability = self.probabilities(mean, cov)
+        return central_moments(probability, -2.0 * np.log(np.maximum(probability, 1e-300)))
 
 
 def missing(rows: int, width: int = 1) -> Array:
     return np.full((rows, width), np.nan)
 
 
-def quantile_of_u(share: float, mean: Array, cov: Array) -> Array:
+def central_moments(weight: Array, s: Array) -> tuple[Array, Array, Array]:
+    """Mean, variance and third central moment of s (c, K) under weights that sum to 1."""
+    mean = np.sum(weight * s, axis=1)
+    off = s - mean[:, None]
+    return mean, np.sum(weight * off**2, axis=1), np.sum(weight * off**3, axis=1)
+
+
+def quantile_of_u(share: float | Array, mean: Array, cov: Array) -> Array:
     """(c,) of a single u."""
     return np.asarray(mean[:, 0] + ndtri(share) * np.sqrt(cov[:, 0, 0]))

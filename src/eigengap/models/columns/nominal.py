@@ -50,7 +50,11 @@ class NominalColumn(LevelColumn):
     def free_scale(self) -> bool:
         return True
 
-    def encode(self, x: Array) -> Cells:
+    @property
+    def origin(self) -> Array:
+        return self.thresholds
+
+    def encode(self, x: Array, details: Array | None = None) -> Cells:
         code = self.code(np.where(np.isnan(x), self.levels[0], x))
         place = np.argsort(self.order)[code][:, None]
         question = np.arange(self.width)
@@ -67,9 +71,24 @@ class NominalColumn(LevelColumn):
         """Levels have no order; the most probable one stands for all shares."""
         return self.value(mean, cov)
 
+    def mixed_value(self, resp: Array, mean: Array, cov: Array) -> Array:
+        of_level = self.mixed_probabilities(resp, mean, cov)
+        return np.asarray(self.levels[np.argmax(of_level, axis=1)])
+
+    def mixed_quantile(self, share: float, resp: Array, mean: Array, cov: Array) -> Array:
+        return self.mixed_value(resp, mean, cov)
+
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         yes = np.column_stack([u > self.thresholds, np.ones(len(u), dtype=bool)])
         return np.asarray(self.levels[self.order[np.argmax(yes, axis=1)]])
+
+    @property
+    def sides(self) -> int:
+        return 1
+
+    def tails(self, x: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """There is no order: the level, and all."""
+        return self.probability(x, mean, cov), np.ones(len(x))
 
     def probabilities(self, mean: Array, cov: Array) -> Array:
         mean, cov = mean - self.thresholds, cov.copy()

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Cells, LevelColumn, missing, quantile_of_u
+from eigengap.models.gaussian.evidence import truncated
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,18 @@ class OrdinalColumn(LevelColumn):
     def free_scale(self) -> bool:
         return len(self.thresholds) <= 3
 
-    def encode(self, x: Array) -> Cells:
+    @property
+    def origin(self) -> Array:
+        return self.thresholds[1:2] if len(self.thresholds) == 3 else np.zeros(1)
+
+    @property
+    def typical_error(self) -> float:
+        _, _, inside = truncated(self.thresholds[:-1], self.thresholds[1:])
+        share = np.diff(ndtr(self.thresholds))
+        precision = float(share @ (1.0 / inside - 1.0))
+        return 1.0 / precision if precision > 0.0 else 0.0  # of a single level
+
+    def encode(self, x: Array, details: Array | None = None) -> Cells:
         observed = ~np.isnan(x)
         code = self.code(np.where(observed, x, self.levels[0]))
         first = np.where(observed, self.thresholds[code], np.nan)
@@ -53,6 +65,11 @@ class OrdinalColumn(LevelColumn):
     def probabilities(self, mean: Array, cov: Array) -> Array:
         below = ndtr((self.thresholds - mean) / np.sqrt(cov[:, :, 0]))
         return np.diff(below, axis=1)
+
+    def tails(self, x: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
+        code, sd = self.code(x), np.sqrt(cov[:, 0, 0])
+        lower, upper = (self.thresholds[code + k] - mean[:, 0] for k in (0, 1))
+        return ndtr(upper / sd), ndtr(-lower / sd)
 
     def _level(self, u: Array) -> Array:
         return np.asarray(self.levels[np.searchsorted(self.thresholds[1:-1], u)])

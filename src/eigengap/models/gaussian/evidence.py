@@ -145,7 +145,9 @@ def _integrals(near: Array, far: Array, nodes: Array, weights: Array) -> Moments
 MOST_NEWTON = 60  # steps to the mode; each halves its error at worst
 LARGEST_STEP = 2.0  # of Newton's method in u: exp(u) must not overflow on the way
 LARGEST_LOG = 700.0  # exp of it is finite
-MOST_REACH = 8  # steps to where the density is negligible; one too few only widens the integral
+# Steps to where the density is negligible, and how near to it they end. Far outside a step halves
+# the distance: 8 do for counts of thousands, 30 for counts of 1e12, whose u is known to 1e-6.
+MOST_REACH, CLOSE = 40, 1.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,5 +248,8 @@ class Counts:
         s = side * s
         for _ in range(MOST_REACH):
             fall, by = self._fall(at, s, slope, variance)
-            s = np.where(fall > half, s - (fall - half) / np.where(fall > half, by, 1.0), s)
+            far = fall > CLOSE * half
+            if not far.any():
+                break
+            s = np.where(far, s - (fall - half) / np.where(far, by, 1.0), s)
         return s

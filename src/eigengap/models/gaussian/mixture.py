@@ -198,7 +198,7 @@ class MixtureOfLinearGaussians:
     def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
         """One draw of the missing values given the observed ones: (n, d), these as they are."""
         X = self._rows(X)
-        labels = _draw(self.responsibilities(X), rng)
+        labels = drawn_components(self.responsibilities(X), rng)
         return self._by_component(X, lambda m, rows: m.sample_conditional(rows, rng), labels)
 
     def given(self, x: ArrayLike) -> MixtureOfLinearGaussians:
@@ -284,7 +284,7 @@ class MixtureOfLinearGaussians:
             for part in chain(*by_model):
                 part.require_density()
             parts = tuple(map(RowPosteriors.joined, by_model))
-            yield parts, *_responsibilities(self.log_weights, parts)
+            yield parts, *_of_parts(self.log_weights, parts)
             return
         shift = self.mean()
         rows = prepare_rows(X, None, shift, None, max(self.ranks))
@@ -310,12 +310,16 @@ def mixture_posteriors(
     joint_rank = isqrt(2 * sum(packed_size(c.q) for c in coefficients)) + 1
     for chunk in rows.chunks(joint_rank):
         parts = tuple(block.posteriors(chunk, passes) for block in blocks)
-        yield chunk, parts, *_responsibilities(log_weights, parts)
+        yield chunk, parts, *_of_parts(log_weights, parts)
 
 
-def _responsibilities(log_weights: Array, parts: Posteriors) -> tuple[Array, Array]:
-    """Responsibilities (K, c) and log-likelihoods (c,)."""
-    log_joint = log_weights[:, None] + np.stack([part.log_density for part in parts])
+def _of_parts(log_weights: Array, parts: Posteriors) -> tuple[Array, Array]:
+    return responsibilities(log_weights, np.stack([part.log_density for part in parts]))
+
+
+def responsibilities(log_weights: Array, log_density: Array) -> tuple[Array, Array]:
+    """Responsibilities (K, c) and log-likelihoods (c,) from those of the components (K, c)."""
+    log_joint = log_weights[:, None] + log_density
     largest = log_joint.max(axis=0)
     resp = np.exp(log_joint - largest)
     total = resp.sum(axis=0)
@@ -323,7 +327,7 @@ def _responsibilities(log_weights: Array, parts: Posteriors) -> tuple[Array, Arr
     return resp, largest + np.log(total)
 
 
-def _draw(resp: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+def drawn_components(resp: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """One component for each row, by its responsibilities (n, K): (n,)."""
     passed = rng.random(len(resp))[:, None] >= np.cumsum(resp, axis=1)
     return np.asarray(np.minimum(passed.sum(axis=1), resp.shape[1] - 1), dtype=np.intp)

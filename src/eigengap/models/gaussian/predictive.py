@@ -39,6 +39,8 @@ from eigengap.models.gaussian.posterior import (
     projected_variance,
     square_roots,
 )
+from eigengap.models.gaussian.spread import MixtureSpread, StudentSpread, intervals, surprises
+from eigengap.models.gaussian.student import StudentLinearGaussian
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
@@ -102,6 +104,35 @@ class Predictive:
         rows = np.asarray(X)
         if not self.knows_uncertainty:
             return self.model.conditional(rows, cell_sd)
+        mean, variance = self._of_unit_rows(rows, cell_sd)
+        incomplete = np.isnan(rows).any(axis=1)
+        factors = self.model.variance_factors(rows[incomplete])
+        if factors is not None:
+            variance[incomplete] *= factors[:, None]
+        variance[~np.isnan(rows)] = 0.0
+        return mean, variance
+
+    def spread(self, X: ArrayLike, cell_sd: Array | None = None) -> StudentSpread:
+        """The distribution of every value given the observed values of its row.
+
+        Gaussian; of multivariate t rows it is t with nu + p degrees of freedom, p values observed.
+        """
+        rows = np.asarray(X)
+        if not isinstance(self.model, StudentLinearGaussian):
+            return StudentSpread.gaussian(*self.conditional(rows, cell_sd))
+        if self.knows_uncertainty:
+            mean, variance = self._of_unit_rows(rows, cell_sd)
+        else:
+            mean, variance = self.model.gaussian.conditional(rows)
+        observed = ~np.isnan(rows)
+        scale = np.sqrt(variance / self.model.row_weights(rows)[:, None])
+        degrees = self.model.nu + observed.sum(axis=1, keepdims=True)
+        return StudentSpread(mean, np.where(observed, 0.0, scale), degrees)
+
+    def _of_unit_rows(
+        self, rows: NDArray[np.floating], cell_sd: Array | None
+    ) -> tuple[Array, Array]:
+        """`conditional`, of rows whose scale is 1."""
         mean = self.model.conditional_mean(rows, cell_sd)
         variance = np.zeros(mean.shape)
         incomplete = np.isnan(rows).any(axis=1)
@@ -115,11 +146,18 @@ class Predictive:
         for part in self._posteriors(rows[others], None if cell_sd is None else cell_sd[others]):
             at = others[part.at]
             variance[at] = self._variance(rows[at], part, deviations[at])
-        factors = self.model.variance_factors(rows[incomplete])
-        if factors is not None:
-            variance[incomplete] *= factors[:, None]
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
+
+    def intervals(
+        self, X: ArrayLike, level: float, cell_sd: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Ends (n, d) of intervals with equal tails; an observed value is both."""
+        return intervals(self.spread(X, cell_sd), level)
+
+    def surprises(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        """Tail probability of every observed value given the others (n, d), and their mean."""
+        return surprises(self.spread, X, cell_sd)
 
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         """A model whose parameters are drawn from their distribution around the estimate."""
@@ -231,6 +269,20 @@ class MixturePredictive:
         observed = ~np.isnan(np.asarray(X))
         return np.where(observed, X, mean), np.where(observed, 0.0, variance)
 
+    def spread(self, X: ArrayLike) -> MixtureSpread:
+        """The distribution of every value given the observed values of its row."""
+        resp = self.model.responsibilities(X).T[:, :, None]
+        parts = (StudentSpread.gaussian(*each.conditional(X)) for each in self.components)
+        return MixtureSpread(resp, tuple(parts))
+
+    def intervals(self, X: ArrayLike, level: float) -> tuple[Array, Array]:
+        """Ends (n, d) of intervals with equal tails; an observed value is both."""
+        return intervals(self.spread(X), level)
+
+    def surprises(self, X: Array) -> tuple[Array, Array]:
+        """Tail probability of every observed value given the others (n, d), and their mean."""
+        return surprises(self.spread, X)
+
     def draw(self, rng: np.random.Generator) -> MixtureOfLinearGaussians:
         """A mixture whose parameters are drawn from their distribution around the estimate."""
         weights = rng.dirichlet(self.sum_w + 1.0)
@@ -257,6 +309,18 @@ class PlugIn:
             _, wider = self._uncertain.conditional(X, cell_sd)
             variance = np.where(self._few, np.maximum(variance, wider), variance)
         return mean, variance
+
+    def spread(self, X: Array, cell_sd: Array | None = None) -> StudentSpread:
+        return StudentSpread.gaussian(*self.conditional(X, cell_sd))
+
+    def intervals(
+        self, X: Array, level: float, cell_sd: Array | None = None
+    ) -> tuple[Array, Array]:
+        return intervals(self.spread(X, cell_sd), level)
+
+    def surprises(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        """Tail probability of every observed value given the others (n, d), and their mean."""
+        return surprises(self.spread, X, cell_sd)
 
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         few = self._few

@@ -39,7 +39,7 @@ from eigengap.models.gaussian.novelty import Distances
 LEAST_DOF = 5.0  # below a line; its variance, which is matched, needs more than 4
 MOST_FITTED = 0.9  # of what is known of a column's noise, taken up by parameters
 
-Counts = NDArray[np.intp]
+Counts = NDArray[np.intp] | Array  # degrees of freedom, whole or not
 
 
 @dataclass(frozen=True)

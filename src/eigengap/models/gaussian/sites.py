@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,13 @@ from eigengap.compiled import factorise
 from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array, pack_outer, packed_diagonal, packed_size
 from eigengap.models.gaussian.evidence import Evidence, Rows
-from eigengap.models.gaussian.posterior import Coefficients, product, projected_variance
+from eigengap.models.gaussian.integrated import integrated, is_integrable
+from eigengap.models.gaussian.posterior import (
+    Coefficients,
+    UncertainCoefficients,
+    product,
+    projected_variance,
+)
 from eigengap.runtime.threads import over_columns
 
 KERNELS = Kernels("sites_numba", compiling=9.0)
@@ -88,6 +95,17 @@ class SiteRows:
         weight = None if self.weight is None else self.weight[rows]
         return SiteRows(self.R[rows], self.M[rows], self.at, self.evidence.take(rows), weight)
 
+    def without(self, some: slice) -> SiteRows:
+        """With the cells of some columns missing."""
+        R, M, hidden = self.R.copy(), self.M.copy(), _within(self.at, some)
+        R[:, some] = M[:, some] = 0.0
+        ends = (
+            np.where(hidden, np.nan, end) for end in (self.evidence.first, self.evidence.second)
+        )
+        first, second = ends
+        evidence = replace(self.evidence, first=first, second=second)
+        return replace(self, R=R, M=M, evidence=evidence)
+
     def chunks(self) -> Iterator[slice]:
         step = max(128, CHUNK_ENTRIES // max(self.R.shape[1], 1))
         for start in range(0, len(self), step):
@@ -104,6 +122,18 @@ class Sites:
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> Sites:
         return cls(np.zeros(shape), np.zeros(shape))
+
+    def take(self, rows: Rows) -> Sites:
+        return Sites(self.tau[rows], self.nu[rows])
+
+    def without(self, at: NDArray[np.intp], some: slice) -> Sites:
+        """Without those of some columns, where `at` (m,) are the columns of all."""
+        hidden = _within(at, some)
+        return Sites(np.where(hidden, 0.0, self.tau), np.where(hidden, 0.0, self.nu))
+
+
+def _within(at: NDArray[np.intp], some: slice) -> NDArray[np.bool_]:
+    return np.asarray((at >= some.start) & (at < some.stop))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +165,10 @@ def site_posteriors(
     """
     cells = CellRows.of(rows, start)
     found = cells.settled(model, passes)
+    if is_integrable(cells, model):
+        found = replace(
+            found, log_likelihood=integrated(cells, model, found, passes).log_likelihood
+        )
     return found, Sites(cells.tau.T, cells.nu.T)
 
 
@@ -175,13 +209,26 @@ class CellRows:
             nu=np.array(sites.nu.T, order="C"),
         )
 
+    @cached_property
+    def different(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows of which no two are alike, and for each row (c,) which of them it is like."""
+        said = np.concatenate([self.first, self.second, self.R.T, self.M.T])
+        _, rows, of = np.unique(
+            np.nan_to_num(said, nan=np.pi), axis=1, return_index=True, return_inverse=True
+        )
+        return rows, of
+
     def settled(
         self, model: Coefficients, passes: int = 1, settled: float | None = None
     ) -> SitePosteriors:
         """The posteriors once the sites have settled."""
+        lost = ~np.isfinite(self.tau + self.nu).all(axis=0)  # by steps of a model that was none
+        if lost.any():
+            self.tau[:, lost], self.nu[:, lost] = 0.0, 0.0
         fixed = _Fixed.of(self, model, passes)
         found = fixed.posteriors(self.tau, self.nu)
-        return _settle(fixed, self.tau, self.nu, found, SETTLED if settled is None else settled)
+        found = _settle(fixed, self.tau, self.nu, found, SETTLED if settled is None else settled)
+        return fixed.of_sites(found)
 
     def stepped(self, model: Coefficients, passes: int = 1) -> SitePosteriors:
         """The posteriors at the present sites, which then move to those that are proposed.
@@ -262,6 +309,10 @@ class _Fixed:
     def of(cls, cells: CellRows, model: Coefficients, passes: int) -> _Fixed:
         exact, at, evidence = cells.exact, cells.at, cells.evidence
         sums = product(model.on_mask[exact], cells.M)
+        if isinstance(model, UncertainCoefficients):
+            # exp E[ln p(u | z, w~)] is N(u; E[w~]^T z~, psi) exp(-z~^T cov z~ / 2 psi): Gaussian
+            # factors of z, which stay as they are while sites move.
+            sums[:-1] += (model.covariances[:, at] / model.psi[at]) @ cells.known
         seconds = np.where(evidence.is_count, SAVED_COUNT, SAVED).sum() * cells.first.shape[1]
         seconds += CALLS_OF_COUNTS if evidence.is_count.any() else 0.0
         return cls(
@@ -337,6 +388,22 @@ class _Fixed:
         given = (*self._cells(), self.psi, tau, nu, *each, evidence, change)
         self._over_rows(lambda first, last: self.kernels.evaluate(*given, first, last))
         return evidence, change, *each
+
+    def of_sites(self, found: SitePosteriors) -> SitePosteriors:
+        """The posteriors with the moments of u that the proposed sites give it.
+
+        Settled sites have the tilted moments. Of others, what E[u] differs by from E[t] + psi times
+        the derivative of the log-likelihood is divided by psi in its gradient: near a noise of zero
+        nothing of it would be left. These moments differ from that by nothing. The proposed sites
+        are exact where t does not vary, for which those at hand need never settle.
+        """
+        tau, nu = found.tau, found.nu
+        psi, W = self.psi[:, None], self.both[:, :-1]
+        t, v = W @ found.Z + self.both[:, -1:], projected_variance(W, found.S)
+        kept = 1.0 - psi * tau
+        mean, variance = t + psi * (nu - tau * t), psi * kept + kept**2 * v
+        each = (np.where(self.known, x, 0.0) for x in (mean, variance, kept))
+        return replace(found, **dict(zip(("mean", "variance", "gain"), each, strict=True)))
 
     def sweep(self, tau: Array, nu: Array, Z: Array, S: Array, settled: float, most: int) -> None:
         """The sites (m, c) moved one after another, from their posteriors Z and S."""

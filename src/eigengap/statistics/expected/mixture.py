@@ -9,7 +9,7 @@ own statistics, the weights by their sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,10 +24,13 @@ from eigengap.statistics.expected.gaussian import (
     Expected,
     Parameters,
     Sums,
-    maximise,
     maximise_together,
     regularised,
 )
+
+MStep = Callable[
+    [Sequence[Expected], Sequence[Parameters], Sequence[Constraints]], list[Parameters]
+]
 
 # Weight, in rows per row of the component, of rows that are as the current model has them: they
 # hold a feature in place that no row of the component shows, and are lost in rounding elsewhere.
@@ -134,6 +137,7 @@ def maximise_mixture(
     current: MixtureParameters,
     how: Sequence[Constraints],  # (K,)
     shared_noise: bool,
+    maximise_together: MStep = maximise_together,  # of components with the same noise
 ) -> MixtureParameters:
     """One M-step: T&B 1999 (mixtures), Eqs. 22 to 25 in the form of Appendix C, and its kin."""
     sums = [
@@ -143,6 +147,7 @@ def maximise_mixture(
     if shared_noise:
         components = maximise_together(sums, current.components, how)
     else:
-        components = [maximise(*each) for each in zip(sums, current.components, how, strict=True)]
+        each = zip(sums, current.components, how, strict=True)
+        components = [maximise_together([e], [c], [h])[0] for e, c, h in each]
     sum_w = expected.sum_w()
     return MixtureParameters(np.log(sum_w / np.sum(sum_w)), tuple(components))

@@ -1,0 +1,234 @@
+"""What cells need besides their values: limits of those that are censored, sizes of rows of counts.
+
+Coded rows (c, d) of a whole table become those of the columns that a model uses, followed by their
+details (`models.columns.table.Columns`). Rows do not depend on each other, so that blocks of a file
+are coded as a table in memory is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.exceptions import DataError
+from eigengap.fitting.columns.counts import Sizes
+from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
+from eigengap.linalg import Array
+
+Bounds = tuple[Array, Array]  # lower and upper limits (c, d), NaN where there is none
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """Which of the columns that are used have details, and from where."""
+
+    used: tuple[int, ...]
+    kinds: tuple[Kind, ...]  # of all columns
+    sizes: Mapping[int, Sizes]  # of columns of counts
+
+    @classmethod
+    def of(
+        cls, kinds: Sequence[Kind], used: Sequence[int], exposures: Mapping[int, int], values: Array
+    ) -> Details:
+        """`exposures` are the columns that hold the sizes of others; values (n, d)."""
+        sizes = {j: Sizes(np.array([at]), None) for j, at in exposures.items()}
+        by_total = [j for j in used if isinstance(kinds[j], Count) and kinds[j].size == TOTAL]  # type: ignore[attr-defined]
+        if by_total:
+            total = Sizes.total(np.array(by_total), values)
+            sizes |= dict.fromkeys(by_total, total)
+        return cls(tuple(used), tuple(kinds), sizes)
+
+    @property
+    def n(self) -> int:
+        """Numbers that a row has besides its values."""
+        return sum(self._width(j) for j in self.used)
+
+    @property
+    def exposures(self) -> set[int]:
+        """Columns that hold sizes."""
+        return {int(own.at[0]) for own in self.sizes.values() if own.mean is None}
+
+    def _width(self, j: int) -> int:
+        return 2 if self.kinds[j].takes_limits else int(j in self.sizes)
+
+    def names(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Of the columns of coded rows, from those of the table."""
+        if names is None:
+            return None
+        own = [names[j] for j in self.used]
+        for j in self.used:
+            extra = ("lower limit", "upper limit") if self._width(j) == 2 else ("ln size",)
+            own += [f"{names[j]} ({each})" for each in extra[: self._width(j)]]
+        return tuple(own)
+
+    def cells(self, rows: Array) -> dict[int, tuple[Array, Array]]:
+        """Of coded rows: values and details of the cells that say anything, by column."""
+        found = {}
+        for k, j in enumerate(self.used):
+            details = self.of_column(rows, k)
+            if details is not None:
+                known = ~np.isnan(rows[:, k])
+                if self.kinds[j].takes_limits:
+                    known |= np.any(~np.isnan(details), axis=1)
+                found[j] = rows[known, k], details[known]
+        return found
+
+    def of_column(self, rows: Array, k: int) -> Array | None:
+        """Details (c, width) of the k-th of the columns that are used, in coded rows."""
+        widths = [self._width(j) for j in self.used]
+        start = len(self.used) + sum(widths[:k])
+        return rows[:, start : start + widths[k]] if widths[k] else None
+
+    def coded(self, values: Array, bounds: Bounds | None = None, start: int = 0) -> Array:
+        """(c, d' + n) of rows (c, d), of which `start` is the number of the first."""
+        if bounds is not None:
+            self._require_limits(bounds, start)
+        columns, details = [], []
+        for j in self.used:
+            x, kind = values[:, j], self.kinds[j]
+            if kind.takes_limits:
+                x, limits = self._limited(x, kind, None if bounds is None else bounds, j)
+                details.append(limits)
+            elif j in self.sizes:
+                log_size = self.sizes[j].log_size(values)
+                self._require_sizes(x, log_size, j, start)
+                details.append(log_size[:, None])
+            columns.append(x[:, None])
+        return np.concatenate([*columns, *details], axis=1)
+
+    @staticmethod
+    def _limited(x: Array, kind: Kind, bounds: Bounds | None, j: int) -> tuple[Array, Array]:
+        """Values, NaN where limits are known instead, and limits (c, 2)."""
+        own = kind.limits(x)
+        limits = np.full((len(x), 2), np.nan) if own is None else own
+        if bounds is not None:
+            given = np.column_stack([part[:, j] for part in bounds])
+            limits = np.where(np.all(np.isnan(given), axis=1, keepdims=True), limits, given)
+        is_exact = limits[:, 0] == limits[:, 1]
+        x = np.where(is_exact, limits[:, 0], x)
+        limits = np.where(is_exact[:, None], np.nan, limits)
+        return np.where(np.isnan(limits).all(axis=1), x, np.nan), limits
+
+    def _require_limits(self, bounds: Bounds, start: int) -> None:
+        lower, upper = bounds
+        crossed = np.argwhere(lower > upper)
+        if len(crossed):
+            i, j = crossed[0].tolist()
+            raise DataError(
+                f"the lower limit {lower[i, j]:g} at row {start + i}, column {j}, exceeds the "
+                f"upper limit {upper[i, j]:g}",
+                row=start + i,
+                column=j,
+                value=float(lower[i, j]),
+            )
+        given = _are_given(bounds)
+        for j in np.flatnonzero(given.any(axis=0)).tolist():
+            if j not in self.used or not self.kinds[j].takes_limits:
+                row = start + int(np.argmax(given[:, j]))
+                raise DataError(
+                    f"row {row} has a limit in column {j}, which is {self.kinds[j].word}. Make it "
+                    "Censored() in the columns= of the fit",
+                    row=row,
+                    column=j,
+                )
+
+    @staticmethod
+    def _require_sizes(x: Array, log_size: Array, j: int, start: int) -> None:
+        bad = np.flatnonzero(~np.isnan(x) & ~np.isfinite(log_size))
+        if len(bad):
+            row = start + int(bad[0])
+            raise DataError(
+                f"the count at row {row}, column {j}, has no size: the column that holds it must "
+                "be positive there. Make the count missing (NaN), or give its size",
+                row=row,
+                column=j,
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Limited:
+    """A table, and limits of some of its cells; what `with_limits` returns."""
+
+    table: Any
+    lower: Array
+    upper: Array
+
+    ndim: ClassVar[int] = 2
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.lower.shape
+
+
+def with_limits(X: Any, lower: Any = None, upper: Any = None) -> Limited:
+    """A table of which some cells are known by limits only, for `fit`, `impute` and the like.
+
+    Parameters
+    ----------
+    X : data frame or array of shape (n_samples, n_features)
+    lower, upper : array-like that broadcasts to X's shape, default=None
+        The limits, NaN where a cell has none. A cell with a limit is known by its limits alone,
+        whatever X holds there; with two equal ones it is that number.
+
+    Returns
+    -------
+    Limited
+        To pass instead of X wherever columns have kinds (`columns=`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import LowRankImputer
+    >>> from eigengap.columns import with_limits
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.exp(rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 4)))
+    >>> limit = np.where(X < 0.5, 0.5, np.nan)
+    >>> table = with_limits(X, upper=limit)
+    >>> imputer = LowRankImputer(n_components=1, columns="auto").fit(table)
+    >>> bool((imputer.impute(table)[X < 0.5] < 0.5).all())
+    True
+    """
+    shape = np.shape(X)
+    if isinstance(X, Limited) or len(shape) != 2:
+        raise ValueError("limits go with a data frame or a two-dimensional array in memory")
+    return Limited(X, _table(lower, shape, "lower"), _table(upper, shape, "upper"))
+
+
+def _table(limits: Any, shape: tuple[int, ...], name: str) -> Array:
+    if limits is None:
+        return np.full(shape, np.nan)
+    found = np.asarray(limits, dtype=np.float64)
+    try:
+        return np.array(np.broadcast_to(found, shape))
+    except ValueError:
+        raise ValueError(
+            f"{name} has shape {found.shape}, which does not fit a table of shape {shape}"
+        ) from None
+
+
+def without_limits(X: Any) -> tuple[Any, Bounds | None]:
+    """The table, and its limits where it has some."""
+    return (X.table, (X.lower, X.upper)) if isinstance(X, Limited) else (X, None)
+
+
+def censored_where_limited(kinds: Sequence[Kind], bounds: Bounds | None) -> tuple[Kind, ...]:
+    """The kinds, continuous columns of which any cell has a limit as censored ones."""
+    if bounds is None:
+        return tuple(kinds)
+    given = _are_given(bounds)
+    return tuple(
+        Censored(kind.transform) if at and type(kind) is Continuous else kind
+        for kind, at in zip(kinds, np.any(given, axis=0, keepdims=True)[0], strict=True)
+    )
+
+
+def _are_given(bounds: Bounds) -> NDArray[np.bool_]:
+    """(c, d) cells that have a limit."""
+    return np.array(~(np.isnan(bounds[0]) & np.isnan(bounds[1])), dtype=bool)
