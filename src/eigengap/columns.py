@@ -7,9 +7,11 @@ Examples
 >>> imputer = LowRankImputer(columns={"humidity": Bounded(0, 100), "stage": Ordinal()})
 """
 
+from eigengap.fitting.columns.details import with_limits
 from eigengap.fitting.columns.kinds import (
     Binary,
     Bounded,
+    Censored,
     Continuous,
     Count,
     Ignored,
@@ -21,10 +23,12 @@ from eigengap.fitting.columns.kinds import (
 __all__ = [
     "Binary",
     "Bounded",
+    "Censored",
     "Continuous",
     "Count",
     "Ignored",
     "Nominal",
     "Ordinal",
     "Positive",
+    "with_limits",
 ]

@@ -344,9 +344,11 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     kind, version = ESTIMATORS.get(before["estimator"]), before.get("kind_version", 1)
     if kind is not None and version in range(1, kind.version):
         old = kind.upgraded(old, version)  # by the names that they have now
+    default = now.get("defaults", {})  # parameters that the file does not know came later
     for name in sorted({*old, *new}):
-        if old.get(name) != new.get(name):
-            found.append(f"{name}={old.get(name)!r}, now {new.get(name)!r}")
+        was = old.get(name, default.get(name))
+        if was != new.get(name):
+            found.append(f"{name}={was!r}, now {new.get(name)!r}")
     old, new = before["data"], now["data"]
     for name in (name for name in new if old.get(name) != new[name]):
         is_count = not (isinstance(new[name], str) and len(new[name]) == 64)

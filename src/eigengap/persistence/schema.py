@@ -108,10 +108,11 @@ Whitening | map: @AffineMap ColumnMap | map.mean: d | model.W: d q | variance: v
 """)
 
 _SHARED = _table("""
-linear | scale_: ! d + none | model_: ! @LinearGaussian StudentLinearGaussian | model_.W: d q
-    | projection_: ! @AffineMap | projection_.A: q d | spectrum_: ! @Spectrum
+linear | scale_: ! d + none | model_: ! @LinearGaussian StudentLinearGaussian ColumnModel
+    | model_.W: u q | projection_: ! @AffineMap | projection_.A: q u | spectrum_: ! @Spectrum
     | evidence_: @ObservationPattern | evidence_.observed: p d bool | rotation_: none @Rotation
-    | rotation_.loadings: d q | _batches: @Batches | _batches.stream.origin: d
+    | rotation_.loadings: u q | table_: none @CodedTable | _batches: @Batches
+    | _batches.stream.origin: d
 rows | _filler: ! none @PPCA | _filled_sd: n 0+ none | embedding_: ! n q
 """)
 
@@ -148,14 +149,16 @@ LowRankImputer | estimator_: ! @imputer | std_factors_: ! d 0+ | whole_: ! d boo
     | bounds_: ! 2 d * | indicator_features_: ! f <d
 MaximumVarianceUnfolding | *rows | _neighbours: ! @Neighbours | _neighbours.rows: n d ?
     | graph_: ! @Graph
-MixturePPCA | scale_: ! d + none | model_: ! @MixtureOfLinearGaussians | component_rows_: k 0+
-NoveltyDetector | core_: ! @LinearGaussian StudentLinearGaussian | core_.W: d q
+MixturePPCA | scale_: ! d + none | model_: ! @MixtureOfLinearGaussians ColumnMixture
+    | component_rows_: k 0+ | table_: none @CodedTable
+NoveltyDetector | core_: ! @LinearGaussian StudentLinearGaussian ColumnModel | core_.W: u q
     | estimator_: ! @FactorAnalysis PPCA PCA BayesianPCA StoppedFactorAnalysis
     | reference_: ! @Reference | offset_: ! *
 PCA | *linear
 PPCA | *linear
 PPCAClassifier | classes_: ! k * | class_prior_: ! k 0+ | scale_: ! d + none
-PPCARegressor | estimator_: ! @FactorAnalysis PPCA | n_targets_: ! +
+    | table_: none @CodedTable
+PPCARegressor | estimator_: ! @FactorAnalysis PPCA | n_targets_: ! + | table_: none @CodedTable
 StoppedFactorAnalysis | *linear
 StructurePreservingEmbedding | *rows | _neighbours: none @Neighbours | _neighbours.rows: n d ?
     | _structure: ! @Structure | _structure.neighbours: n n | _unit: ! +
@@ -232,6 +235,40 @@ def _has_models(v: Held, _: Held) -> bool:
     return len(kinds) == len(v.classes_) and set(kinds) <= {"PPCA", "FactorAnalysis"}
 
 
+def _has_table(v: Held, p: Held) -> bool:
+    """The model of numbers has their columns; one of columns of several kinds has their table."""
+    if v.model_ is None:  # batches that have not been fitted
+        return True
+    if kind_name(v.model_) in ("ColumnModel", "ColumnMixture"):
+        same = v.table_ is not None and v.table_.columns.widths == v.model_.columns.widths
+        return bool(same and v.table_.n_features == v.n_features_in_)
+    return bool(v.table_ is None and v.model_.d == v.n_features_in_)
+
+
+def _have_columns(v: Held, p: Held) -> bool:
+    """The model of each class has the columns that all share."""
+    own = None if v.table_ is None else v.table_.columns.widths
+    tables = [model.table_ for model in v.models_]
+    return all((None if table is None else table.columns.widths) == own for table in tables)
+
+
+def _has_joint(v: Held, p: Held) -> bool:
+    """The joint model has the columns of X, and then those of y."""
+    joint = v.estimator_.table_
+    if v.table_ is None:
+        return joint is None
+    own = v.table_.columns.widths
+    return joint is not None and joint.columns.widths[: len(own)] == own
+
+
+def _has_core(v: Held, p: Held) -> bool:
+    """The model that rows are judged by has the columns of the estimator's."""
+    own, table = v.core_, v.estimator_.table_
+    if kind_name(own) == "ColumnModel":
+        return bool(table is not None and table.columns.widths == own.columns.widths)
+    return bool(table is None and own.d == v.n_features_in_)
+
+
 def _has_rows(v: Held, p: Held) -> bool:
     """Affinities of new rows are to those of the fit."""
     if _is_precomputed(p.affinity):
@@ -260,8 +297,23 @@ RULES: Mapping[str, Mapping[str, Callable[[Held, Held], Any]]] = {
             or v.distances_ is not None
         ),
     },
+    **{
+        name: {"a model of other columns": _has_table}
+        for name in ("BayesianPCA", "MixturePPCA", "PCA", "PPCA", "StoppedFactorAnalysis")
+    },
     "FactorAnalysis": {
-        "no rotation_": lambda v, p: None in (p.rotation, v.model_) or v.rotation_ is not None
+        "a model of other columns": _has_table,
+        "no rotation_": lambda v, p: None in (p.rotation, v.model_) or v.rotation_ is not None,
+    },
+    "CodedTable": {
+        "kinds of other columns": lambda v, p: len(v.kinds) == len(v.schema.columns),
+        "other columns than it uses": lambda v, p: (
+            sum(kind_name(kind) != "kind.Ignored" for kind in v.kinds) == len(v.columns.kinds)
+        ),
+    },
+    **{
+        name: {"other columns than its Gaussian": lambda v, p: v.columns.width == v.gaussian.d}
+        for name in ("ColumnModel", "ColumnMixture")
     },
     "GaussianProcesses": {"reductions beyond the variance there is": _leaves_variance},
     "GowerMap": {"A and means whose products overflow": lambda v, p: _fits_products(v.A, v.means)},
@@ -291,10 +343,13 @@ RULES: Mapping[str, Mapping[str, Callable[[Held, Held], Any]]] = {
         ),
         "more threads than there are numbers": lambda v, p: abs(v.n_jobs or 0) <= MOST_JOBS,
     },
+    "NoveltyDetector": {"a core_ of other columns": _has_core},
     "PPCAClassifier": {
         "other models than classes": _has_models,
+        "models of other columns": _have_columns,
         "a class_prior_ of no probabilities": lambda v, p: abs(v.class_prior_.sum() - 1.0) <= 1e-6,
     },
+    "PPCARegressor": {"a joint model of other columns": _has_joint},
     "Reference": {"as many parameters as rows (h)": lambda v, p: v.h < 1.0},
     "RowDistances": {"a metric of other columns": lambda v, p: _is_metric(v.params, v.rows)},
     "Spectrum": {"more eigenvalues than columns": lambda v, p: v.d >= len(v.lam)},

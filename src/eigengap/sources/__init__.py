@@ -18,17 +18,19 @@ from eigengap.sources.base import (
     require_frequencies,
     require_unique,
 )
-from eigengap.sources.blocked import HeldOut, Rescaled, fold_of_cells, hidden_cells
+from eigengap.sources.blocked import DerivedSource, HeldOut, Rescaled, fold_of_cells, hidden_cells
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import (
     EXACT,
     as_weight,
+    check_two_dimensional,
     count_missing,
     missing_codes,
     resolve_columns,
     warn_of_codes,
     with_missing_for,
 )
+from eigengap.sources.coded import MixedTable, holds_numbers, open_table
 from eigengap.sources.conversion import as_source, in_memory_table, lies_elsewhere
 from eigengap.sources.fields.places import is_field_path
 from eigengap.sources.fields.table import FieldSource, field_like
@@ -47,9 +49,9 @@ from eigengap.sources.files.csv.cells import (
     Likeness,
     likeness_of,
 )
-from eigengap.sources.files.csv.dialect import SEPARATOR_LINE, find_dialect
+from eigengap.sources.files.csv.dialect import SEPARATOR_LINE, find_dialect, is_date
 from eigengap.sources.files.csv.faults import describe_label_rows, label_rows, require_even
-from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader
+from eigengap.sources.files.csv.reader import HEAD_BYTES, THREADED, CsvReader
 from eigengap.sources.files.csv.rows import BOM, SKIP_NOTHING, SkippedLines, newline_of, row_chunks
 from eigengap.sources.files.parquet import ParquetReader, index_columns
 from eigengap.sources.files.paths import find_files, format_of
@@ -57,6 +59,7 @@ from eigengap.sources.frames import (
     boolean_columns,
     eager_frame,
     like,
+    made_missing,
     native_column,
     new_frame,
     typed_like,

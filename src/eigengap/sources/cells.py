@@ -55,6 +55,7 @@ def refusal(
         f"{', '.join(map(str, refused))}. Choose the numeric ones, "
         f"{'X[[' + choice + ']]' if by_name else 'X[:, [' + choice + ']]'}, or drop "
         f"{'these' if several else 'this one'}."
+        + words().either(' Estimators with a parameter columns use levels: columns="auto".')
     ]
     for kind, effect in ((WRITTEN, "Convert"), (MIXED, "To make NaN of the text, convert")):
         first = next((r.label for r in refused if r.kind == kind), None)

@@ -12,6 +12,7 @@ times their range for any other.
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ RESHAPE = (
     "array.reshape(1, -1) if it contains a single sample."
 )
 EXACT = 2.0**53  # float64 represents every integer below this
+# Integers of 64 bits or more, and decimals without places after the point.
+LONG_TYPES = re.compile(r"u?int(64|128)\b|decimal\d*\(\D*\d+, *\D*(0|-\d+)\)", re.I)
 LIMIT = 2.0**63  # of int64: more often a code for missing values than a number
 
 
@@ -89,12 +92,21 @@ def is_long(dtype: Any) -> bool:
     return bool(dtype.kind in "iu" and dtype.itemsize > 4)
 
 
+def is_long_type(name: str) -> bool:
+    """Whether a column type of Arrow, pandas or polars holds whole numbers that float64 does not.
+
+    >>> [is_long_type(t) for t in ("int64", "Int64", "decimal128(20, 0)", "decimal128(20, 2)")]
+    [True, True, True, False]
+    """
+    return LONG_TYPES.match(name) is not None
+
+
 def warn_of_rounded(
     values: NDArray[Any], long: Any, names: Sequence[str] | None, first: int = 0
 ) -> bool:
     """Warn of integers in float64 values (n, d) that may be rounded; whether there were any.
 
-    `long`, a truth value or (d,), marks the columns that were stored as 64-bit integers.
+    `long`, a truth value or (d,), marks the columns that were stored as such integers.
     """
     if not np.any(long) or values.size == 0:
         return False

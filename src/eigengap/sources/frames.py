@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.array import F4, F8, FRAMES, dense_to_float, library_of
 from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
-from eigengap.sources.checks import EXACT, resolve_columns, warn_of_rounded
+from eigengap.sources.checks import EXACT, is_long_type, resolve_columns, warn_of_rounded
 from eigengap.sources.files.columns import decimals_to_float
 from eigengap.sources.wording import column, show
 
@@ -56,8 +56,7 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     if values is None:
         values = _by_column(X, names, len(labels))
     types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
-    whole = [str(t).lower().partition("[")[0] in ("int64", "uint64") for t in types]
-    warn_of_rounded(values, np.array(whole, bool), names)
+    warn_of_rounded(values, np.array([is_long_type(str(t)) for t in types], bool), names)
     return values, names or None
 
 
@@ -234,17 +233,19 @@ def _output_labels(X: Any, columns: Any) -> Any:
     return chosen
 
 
-def new_frame(columns: Mapping[str, Any]) -> Any:
-    """The columns, name -> values of equal length, as a frame.
+def new_frame(columns: Mapping[str, Any], library: str | None = None) -> Any:
+    """The columns, name -> values of equal length, as a frame, of that library if it can be.
 
     Raises
     ------
     ImportError
         Where neither pandas nor polars is installed.
     """
-    for library in ("pandas", "polars"):
-        if find_spec(library) is not None:
-            return import_module(library).DataFrame(dict(columns))
+    if library == "pyarrow":
+        return import_module(library).table(dict(columns))
+    for each in ("polars", "pandas") if library == "polars" else ("pandas", "polars"):
+        if find_spec(each) is not None:
+            return import_module(each).DataFrame(dict(columns))
     raise ImportError(
         "a frame needs pandas or polars, and neither is installed: pip install pandas; "
         "the numbers are attributes of this object without it"
@@ -342,3 +343,27 @@ def with_new_columns(frame: Any, names: Any, values: NDArray[Any]) -> Any:
     library = nw.get_native_namespace(frame)
     made = [nw.new_series(name, cells, backend=library) for name, cells in new.items()]
     return frame.with_columns([column.to_native() for column in made])
+
+
+def made_missing(X: Any, missing: NDArray[np.bool_]) -> Any:
+    """X, a frame or an array, with some of its cells (n, d) missing."""
+    if library_of(X) is None:
+        table = np.array(X)
+        if table.dtype.kind not in "fO":
+            table = table.astype(np.float64 if table.dtype.kind in "iub" else object)
+        table[missing] = np.nan if table.dtype.kind == "f" else None
+        return table
+    X = eager_frame(X)
+    if hasattr(X, "iloc"):
+        return X.mask(missing)
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True)
+    names = frame.columns
+    for name, hidden in zip(names, missing.T, strict=True):
+        if hidden.any():
+            flag = nw.new_series(f"{name} ", ~hidden, nw.Boolean, backend=frame.implementation)
+            flagged = frame.with_columns(flag)
+            frame = flagged.with_columns(nw.when(nw.col(f"{name} ")).then(nw.col(name)).alias(name))
+            frame = frame.select(names)
+    return frame.to_native()

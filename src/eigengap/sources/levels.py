@@ -3,15 +3,17 @@
 A `Schema` says of each column what it holds (numbers, truth values, levels, ordered levels, text
 that is no set of levels, dates) and, where it has levels, which. It is learned from the table of a
 fit; other tables are coded by it, and coded values go back into the caller's own types.
+
+What a schema is learned from (`Contents`) merges, so that a table may come in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import nan
-from numbers import Integral
+from numbers import Complex, Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +22,26 @@ from numpy.typing import NDArray
 from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
-from eigengap.sources.cells import NULLS, Refused, objects_to_float
+from eigengap.sources.cells import NULLS, Refused, is_number, objects_to_float
 from eigengap.sources.checks import check_not_empty, check_two_dimensional, with_missing_for
+from eigengap.sources.files.csv.cells import TRUTH_VALUES, Cells
+from eigengap.sources.files.csv.dialect import is_date
 from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, native_column
+from eigengap.sources.limits import limits_of
 from eigengap.sources.wording import column, show
 from eigengap.wording import words
 
+PLAIN = Cells()
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
+
+# Different levels of a column beyond which it is text or an identifier: each is kept, and would be
+# a variable of the model.
+MOST_KEPT = 10_000
+MOST_WORDS = 20  # among numbers that are written as text, beyond which it is text as any other
+NUMBERS_PER_WORD = 10  # different ones, from which words among them are worth a note
+DATES = "its text is dates or times"  # the note of such a column
+MOST_DATES = 200  # different texts that are compared with a date
+MOSTLY_DATES = 0.9  # of them, from which a column holds dates
 
 
 @dataclass(frozen=True)
@@ -36,33 +51,199 @@ class ColumnType:
     name: str | None
     holds: Holds
     levels: tuple[Any, ...] = ()  # in the order of their codes
+    note: str = ""  # why it is not used, where that is not what it holds
+    has_limits: bool = False  # whether some of its numbers are limits, "<0.1" for instance
+
+    @property
+    def holds_unasked(self) -> Holds:
+        """What it holds where nobody names its kind: dates in text are no levels then."""
+        return "other" if self.note == DATES else self.holds
 
     def level(self, value: float) -> Any:
         """The caller's level of a code; a number is itself."""
         return self.levels[int(value)] if self.levels else value
 
-    def code(self, cells: Sequence[Any], label: str) -> Array:
-        """Codes (n,) of cells, NaN where they are null; refuses what was not among the levels."""
+    def code(
+        self,
+        cells: Sequence[Any],
+        label: str,
+        present: NDArray[np.bool_] | None = None,
+        first: int = 0,
+    ) -> Array:
+        """Codes (n,) of cells, NaN where they are null; refuses what was not among the levels.
+
+        Rows that are not present have any level; `first` is the number of the first row.
+        """
+        codes = self._codes(cells)
+        unknown = np.isnan(codes) if present is None else np.isnan(codes) & present
+        for i in np.flatnonzero(unknown).tolist():
+            if not _is_null(cells[i]):
+                raise self._unknown(cells[i], first + i, label)
+        return codes
+
+    def code_distinct(
+        self,
+        distinct: Sequence[Any],
+        at: NDArray[Any],
+        label: str,
+        present: NDArray[np.bool_] | None = None,
+        first: int = 0,
+    ) -> Array:
+        """Codes (n,) of cells given as numbers of different values, -1 where they are null."""
+        codes = self._codes([*distinct, None])
+        for k, cell in enumerate(distinct):
+            if np.isnan(codes[k]) and not _is_null(cell):
+                has_it = at == k if present is None else (at == k) & present
+                rows = np.flatnonzero(has_it)
+                if len(rows):
+                    raise self._unknown(cell, first + int(rows[0]), label)
+        return np.asarray(codes[at])
+
+    def _codes(self, cells: Sequence[Any]) -> Array:
         place: dict[Any, float] = {level: float(k) for k, level in enumerate(self.levels)}
         try:
-            codes = np.array([place.get(cell, nan) for cell in cells], dtype=F8)
+            return np.array([place.get(cell, nan) for cell in cells], dtype=F8)
         except TypeError:  # a cell that is not hashable, and no level
             known = [isinstance(cell, Hashable) for cell in cells]
-            codes = np.array(
+            return np.array(
                 [place.get(c, nan) if k else nan for c, k in zip(cells, known, strict=True)]
             )
-        for i in np.flatnonzero(np.isnan(codes)).tolist():
-            cell = cells[i]
-            if not _is_null(cell):
-                raise UnknownLevelError(
-                    f"{show(cell)} at row {words().number(i)}, column {label}, is not one of the "
-                    f"{len(self.levels)} levels of the fit ({_some(self.levels)}). Make it missing "
-                    "(NaN), or fit on rows that have it",
-                    row=i,
-                    name=self.name,
-                    value=str(cell),
+
+    def _unknown(self, cell: Any, row: int, label: str) -> UnknownLevelError:
+        return UnknownLevelError(
+            f"{show(cell)} at row {words().number(row)}, column {label}, is not one of the "
+            f"{len(self.levels)} levels of the fit ({_some(self.levels)}). Make it missing "
+            "(NaN), or fit on rows that have it",
+            row=row,
+            name=self.name,
+            value=str(cell),
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What cells of a column hold, as far as it matters for its type: small, and mergeable.
+
+    `levels` are the different values, None where they are more than MOST_KEPT or not known.
+    """
+
+    held: Holds | None  # by the type of the column; None where only its cells can tell
+    categories: tuple[Any, ...] = ()  # of the type
+    levels: frozenset[Any] | None = frozenset()
+    classes: frozenset[str] = frozenset()  # as `_class_of` has them, and unhashable
+    words: frozenset[Any] | None = frozenset()  # text that is no number; None for many
+    is_unread: bool = False  # numbers whose text, and so whose levels, was not looked at
+
+    @classmethod
+    def of(cls, held: Holds | None, cells: Any, label: str) -> Contents:
+        """Of cells of any type; `held` is what the type says."""
+        if held in ("numbers", "other", "truth"):
+            return cls(held)
+        distinct = _distinct(cells)
+        if held is not None:
+            return cls(held, tuple(_categories(cells)), _bounded(distinct))
+        types = set(map(type, distinct))
+        if any(issubclass(kind, Complex) and not issubclass(kind, Real) for kind in types):
+            raise ValueError(f"Complex data not supported: column {label}")
+        classes = frozenset(map(_class_of, types))
+        if not all(issubclass(kind, Hashable) for kind in types):
+            return cls(None, classes=classes | {"unhashable"}, levels=None)
+        texts = [cell for cell in distinct if isinstance(cell, str)]
+        words, more = _words_among(texts, is_number)
+        return cls(None, (), _bounded(distinct), classes | more, words)
+
+    @classmethod
+    def of_numbers(cls) -> Contents:
+        """Of cells of text that were read as numbers at once."""
+        return cls(None, (), None, frozenset({"number"}), is_unread=True)
+
+    @classmethod
+    def of_texts(cls, texts: Collection[str], number: Callable[[str], float | None]) -> Contents:
+        """Of cells of a file in which numbers and truth values are text too."""
+        words, more = _words_among(texts, lambda text: number(text) is not None, number)
+        classes = {"text"} if words is None or words or "limit" in more else set()
+        if not classes:
+            truth = {text.strip().lower() in TRUTH_VALUES for text in texts}
+            classes = {"truth" if one else "number" for one in truth}
+        return cls(None, (), _bounded(texts), frozenset(classes) | more, words)
+
+    def merge(self, other: Contents) -> Contents:
+        if self.is_empty or other.is_empty:
+            return other if self.is_empty else self
+        held, categories = self.held, self.categories
+        if self.held != other.held:
+            both = {self.held, other.held}
+            if both != {"numbers", "truth"}:
+                raise ValueError("the column is of different types in different parts of the table")
+            held = "numbers"
+        if self.categories != other.categories:
+            if held == "ordered":
+                raise ValueError(
+                    "its ordered categories are not the same in all parts of the table"
                 )
-        return codes
+            categories = tuple(_sorted({*self.categories, *other.categories}))
+        known = self.levels is not None and other.levels is not None
+        some = self.words is not None and other.words is not None
+        return Contents(
+            held,
+            categories,
+            _bounded(self.levels | other.levels) if known else None,  # type: ignore[operator]
+            self.classes | other.classes,
+            _bounded(self.words | other.words, MOST_WORDS) if some else None,  # type: ignore[operator]
+            self.is_unread or other.is_unread,
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no further cell can change anything: text that is no set of levels."""
+        is_text = "text" in self.classes and not self.is_unread
+        return is_text and self.levels is None and self.words is None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known: no cell is observed, and the type says nothing."""
+        return self.held is None and not self.classes
+
+    def column(self, name: str | None) -> ColumnType:
+        held, classes = self.held, self.classes
+        if held is None and self._are_limits():
+            return ColumnType(name, "numbers", has_limits=True)
+        classes = classes - {"numeral", "limit"}
+        if held is None and classes == {"truth"}:
+            held = "truth"
+        if held is None and classes <= {"truth", "number", "odd number"}:
+            held = "numbers"
+        if held is None and classes & {"object", "unhashable", "odd number"}:
+            held = "other"
+        if held in ("numbers", "other"):
+            return ColumnType(name, held)
+        if held == "truth":
+            return ColumnType(name, held, (False, True))
+        note = self._note()
+        if self.levels is None:
+            note = note or f"more than {MOST_KEPT} different values are names, not levels"
+            return ColumnType(name, "other", note=note)
+        if held is not None:
+            order = [level for level in self.categories if level in self.levels]
+            return ColumnType(name, held, tuple(order))
+        levels = tuple(_sorted(self.levels))
+        return ColumnType(name, "levels", levels, DATES if _are_dates(levels) else note)
+
+    def _are_limits(self) -> bool:
+        """Whether all text is numbers and limits, and both occur."""
+        others = self.classes - {"text", "number", "numeral", "limit"}
+        is_plain = self.words == frozenset() and "limit" in self.classes and not others
+        return is_plain and bool(self.classes & {"number", "numeral"})
+
+    def _note(self) -> str:
+        """About a few words among many numbers that are text because of them."""
+        if not self.words:
+            return ""
+        numbers = MOST_KEPT if self.levels is None else len(self.levels) - len(self.words)
+        if numbers < NUMBERS_PER_WORD * len(self.words):
+            return ""
+        word = show(min(self.words))
+        return f"it holds numbers and text such as {word}; make the text missing, or a number"
 
 
 @dataclass(frozen=True)
@@ -71,18 +252,49 @@ class Schema:
 
     columns: tuple[ColumnType, ...]
     missing: tuple[float, ...] = ()  # numbers that stand for a missing value
+    missing_texts: tuple[str, ...] = ()  # text of files that does
 
     @classmethod
-    def of(cls, X: Any, missing: Sequence[float] = ()) -> Schema:
-        """Learned from a frame, or a 2-d array of objects."""
-        names, read = _columns_of(X)
-        learned = (_learned(name, *each) for name, each in zip(names, read, strict=True))
+    def of(
+        cls, X: Any, missing: Sequence[float] = (), present: NDArray[np.bool_] | None = None
+    ) -> Schema:
+        """Learned from a frame, or a 2-d array of objects: from the rows that are present."""
+        names, found = contents_of(X, present)
+        if library_of(X) is not None:
+            check_not_empty((len(eager_frame(X)), len(names)))
+        learned = (each.column(name) for name, each in zip(names, found, strict=True))
         return cls(tuple(learned), tuple(missing))
+
+    def only(self, columns: Sequence[int]) -> Schema:
+        """Of some of the columns."""
+        return replace(self, columns=tuple(self.columns[j] for j in columns))
+
+    def ignoring(self, columns: Collection[int]) -> Schema:
+        """With some columns that are not looked at."""
+        changed = (
+            replace(own, holds="other", levels=(), has_limits=False) if j in columns else own
+            for j, own in enumerate(self.columns)
+        )
+        return replace(self, columns=tuple(changed))
 
     @property
     def names(self) -> tuple[str, ...] | None:
         names = tuple(each.name for each in self.columns if each.name is not None)
         return names if len(names) == len(self.columns) else None
+
+    @property
+    def limited(self) -> list[int]:
+        """Columns of which some numbers are limits."""
+        return [j for j, own in enumerate(self.columns) if own.has_limits]
+
+    @property
+    def coded_names(self) -> tuple[str, ...] | None:
+        """Of the columns of `code_with_limits`."""
+        names = self.names
+        if names is None:
+            return None
+        ends = [f"{names[j]} ({end} limit)" for j in self.limited for end in ("lower", "upper")]
+        return (*names, *ends)
 
     def in_order(self, orders: Mapping[int, Callable[[Sequence[Any]], tuple[Any, ...]]]) -> Schema:
         """With the levels of some columns in another order."""
@@ -101,22 +313,43 @@ class Schema:
                 found[:, j] = [_is_null(cell) for cell in _listed(read[j][1])]
         return found
 
-    def code(self, X: Any) -> Array:
+    def code(
+        self, X: Any, present: NDArray[np.bool_] | None = None, first: int = 0
+    ) -> NDArray[np.float64]:
         """Values (n, d) of a table with these columns: numbers, and codes of levels.
 
-        Columns that hold neither are NaN.
+        Columns that hold neither are NaN, and so may be rows that are not present. The rows of X
+        are those from `first` on of a larger table.
         """
         _, read = _columns_of(X)
         if len(read) != len(self.columns):
             raise ValueError(f"expected {len(self.columns)} columns, got {len(read)}")
-        coded = []
+        n = len(read[0][1]) if read else 0
+        values = np.empty((n, len(read)), order="F")
         for j, (own, (_, cells)) in enumerate(zip(self.columns, read, strict=True)):
-            coded.append(self._coded(own, cells, column(self.names, j)))
-        values = np.column_stack(coded) if coded else np.empty((0, 0))
+            label = column(self.names, j)
+            if own.has_limits:
+                values[:, j] = _with_limits(cells, label, first)[:, 0]
+            else:
+                values[:, j] = self._coded(own, cells, label, present, first)
         if self.missing:
             numbers = [j for j, own in enumerate(self.columns) if own.holds == "numbers"]
             values[:, numbers] = with_missing_for(values[:, numbers], self.missing)
         return values
+
+    def code_with_limits(
+        self, X: Any, present: NDArray[np.bool_] | None = None, first: int = 0
+    ) -> NDArray[np.float64]:
+        """`code`, and behind it lower and upper limits of the columns that have some: (n, d + 2 m).
+
+        A limit is NaN where there is none, and so is the value of a cell that has one.
+        """
+        values = self.code(X, present, first)
+        if not self.limited:
+            return values
+        _, read = _columns_of(X)
+        ends = [_with_limits(read[j][1], "", first)[:, 1:] for j in self.limited]
+        return np.asfortranarray(np.hstack([values, *ends]))
 
     def decode(self, X: Any, values: Array, imputed: NDArray[np.bool_]) -> Any:
         """X with its missing values imputed: levels for codes, in X's own types."""
@@ -127,21 +360,51 @@ class Schema:
             return values.astype(np.float32) if single else values
         table = _array(X).astype(object)
         for j, own in enumerate(self.columns):
+            if own.has_limits:
+                table[:, j] = values[:, j]
+                continue
             cells = _imputed(own, table[:, j].tolist(), values[:, j], imputed[:, j])
             for i in np.flatnonzero(imputed[:, j]):
                 table[i, j] = cells[i]
         return table
 
     @staticmethod
-    def _coded(own: ColumnType, cells: Any, label: str) -> Array:
+    def _coded(
+        own: ColumnType, cells: Any, label: str, present: NDArray[np.bool_] | None, first: int
+    ) -> Array:
         if own.holds == "other":
             return np.full(len(cells), np.nan)
         if own.holds != "numbers":
-            return own.code(_listed(cells), label)
+            encoded = _encoded(cells)
+            if encoded is not None:
+                return own.code_distinct(*encoded, label, present, first)
+            return own.code(_listed(cells), label, present, first)
         found = _numbers(cells, label)
         if isinstance(found, Refused):
             raise ValueError(f"column {label} held numbers in the fit, and now holds {found}")
         return np.asarray(found, dtype=F8)
+
+
+def contents_of(
+    X: Any, present: NDArray[np.bool_] | None = None
+) -> tuple[list[str | None], list[Contents]]:
+    """Names of the columns of a table, and what they hold in the rows that are present."""
+    names, read = _columns_of(X)
+    found = []
+    for j, (held, cells) in enumerate(read):
+        label = column(None if None in names else names, j)  # type: ignore[arg-type]
+        if present is not None and held not in ("numbers", "truth", "other"):
+            cells = (
+                cells[present] if isinstance(cells, np.ndarray) else cells.filter(present.tolist())
+            )
+        found.append(Contents.of(held, cells, label))
+    return names, found
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a frame; None unless all of them are text."""
+    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    return tuple(labels) if all(isinstance(label, str) for label in labels) else None
 
 
 def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]]]:
@@ -154,7 +417,6 @@ def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]
 
     X = eager_frame(X)
     labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
-    check_not_empty((len(X), len(labels)))
     read: list[tuple[Holds | None, Any]] = []
     for j in range(len(labels)):
         series = nw.from_native(native_column(X, j), series_only=True)
@@ -165,7 +427,10 @@ def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]
 def _array(X: Any) -> NDArray[Any]:
     """A table (n, d) that is no frame: of floats, or of objects, masked cells as None."""
     if hasattr(X, "tocsr"):
-        raise ValueError("columns of several kinds need a dense table; X.toarray() makes one")
+        raise ValueError(
+            "sparse input is not supported where columns are of several kinds: they need a dense "
+            "table, which X.toarray() makes"
+        )
     table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     check_two_dimensional(table)
     check_not_empty(table.shape)
@@ -191,31 +456,114 @@ def _held(series: Any) -> Holds | None:
     return None
 
 
-def _learned(name: str | None, held: Holds | None, cells: Any) -> ColumnType:
-    label = "" if name is None else name
-    if held == "numbers" or held == "other":
-        return ColumnType(name, held)
-    if held is None:
-        found = _numbers(cells, label)
-        if not (isinstance(found, Refused) or _are_truth(_given(cells))):
-            return ColumnType(name, "numbers")
+def _class_of(kind: type) -> str:
+    if kind in (bool, np.bool_):
+        return "truth"
+    if issubclass(kind, Real | Decimal):
+        return "number" if issubclass(kind, int | float | np.generic) else "odd number"
+    if issubclass(kind, str | bytes):
+        return "text"
+    return "plain" if issubclass(kind, np.generic) else "object"
+
+
+def _words_among(
+    texts: Collection[str],
+    is_number: Callable[[str], bool],
+    number: Callable[[str], float | None] = PLAIN.number,
+) -> tuple[frozenset[str] | None, frozenset[str]]:
+    """Texts that are neither numbers nor limits, None where there are many; and what others are."""
+    found, others = set(), set()
+    for text in texts:
+        if is_number(text):
+            others.add("numeral")
+        elif limits_of(text, number) is not None:
+            others.add("limit")
+        else:
+            found.add(text)
+            if len(found) > MOST_WORDS:
+                return None, frozenset()
+    return frozenset(found), frozenset(others)
+
+
+def _are_dates(levels: Sequence[Any]) -> bool:
+    """Whether text is dates or times, but for a few."""
+    some = levels[:MOST_DATES]
+    found = sum(isinstance(level, str) and is_date(level) for level in some)
+    return len(some) > 0 and found >= MOSTLY_DATES * len(some)
+
+
+def _bounded(levels: Collection[Any], most: int = MOST_KEPT) -> frozenset[Any] | None:
+    return None if len(levels) > most else frozenset(levels)
+
+
+def _sorted(levels: Collection[Any]) -> list[Any]:
+    return sorted(levels, key=lambda x: (str(type(x)), x))
+
+
+def _distinct(cells: Any) -> Collection[Any]:
+    """The different cells that are not null; all of them where one is not hashable."""
+    encoded = _encoded(cells)
+    if encoded is not None:
+        return [cell for cell in encoded[0] if cell is not None]
     given = _given(cells)
     try:
-        observed = set(given)
-    except TypeError:  # lists, dictionaries
-        return ColumnType(name, "other")
-    if held == "truth" or _are_truth(given):
-        return ColumnType(name, "truth", (False, True))
-    if held in ("ordered", "levels"):
-        order = [level for level in _categories(cells) if level in observed]
-        return ColumnType(name, held, tuple(order))
-    if any(not isinstance(cell, str | bytes | int | float | np.generic) for cell in observed):
-        return ColumnType(name, "other")
-    return ColumnType(name, "levels", tuple(sorted(observed, key=lambda x: (str(type(x)), x))))
+        return set(given)
+    except TypeError:
+        return given
 
 
-def _are_truth(cells: Sequence[Any]) -> bool:
-    return bool(cells) and set(map(type, cells)) <= {bool, np.bool_}
+def _encoded(cells: Any) -> tuple[list[Any], NDArray[Any]] | None:
+    """Different cells of Arrow's text or dictionaries, and the number of each row's, -1 for null.
+
+    None for any other column.
+    """
+    native: Any = None if isinstance(cells, np.ndarray) else cells.to_native()
+    if library_of(native) != "pyarrow":
+        return None
+    import pyarrow as pa
+
+    kind = native.type
+    is_dictionary = pa.types.is_dictionary(kind) and not pa.types.is_nested(kind.value_type)
+    if not (is_dictionary or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return None
+    if isinstance(native, pa.ChunkedArray):
+        native = native.combine_chunks()
+    coded = native if pa.types.is_dictionary(kind) else native.dictionary_encode()
+    at = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    distinct = coded.dictionary.to_pylist()
+    found = np.unique(at)
+    used = set(found[found >= 0].tolist())
+    return [level if k in used else None for k, level in enumerate(distinct)], at
+
+
+def _with_limits(cells: Any, label: str, first: int = 0) -> Array:
+    """Values, lower and upper limits (n, 3) of cells that are numbers or limits."""
+    encoded = _encoded(cells)
+    if encoded is None:
+        found = _numbers(cells, label)
+        if not isinstance(found, Refused):
+            return np.column_stack([found, np.full((len(found), 2), np.nan)])
+        listed = _listed(cells)
+        each = [None if type(cell) is not str and _is_null(cell) else cell for cell in listed]
+        distinct = list(dict.fromkeys(each))
+        place = {cell: k for k, cell in enumerate(distinct)}
+        at = np.array([place[cell] for cell in each], dtype=np.intp)
+    else:
+        distinct, at = [*encoded[0], None], encoded[1]
+    values = np.full((len(distinct), 3), np.nan)
+    for k, cell in enumerate(distinct):
+        limits = limits_of(cell) if isinstance(cell, str) else None
+        if limits is not None:
+            values[k, 1:] = limits
+        elif cell is not None and (not isinstance(cell, str) or is_number(cell)):
+            values[k, 0] = float(cell)
+        elif cell is not None:
+            row = first + int(np.argmax(at == k))
+            raise ValueError(
+                f"column {label} held numbers and limits in the fit, and now holds text "
+                f"({show(cell)} at row {words().number(row)})"
+            )
+    return np.asarray(values[at])
 
 
 def _numbers(cells: Any, label: str) -> NDArray[Any] | Refused:
@@ -269,16 +617,22 @@ def _imputed(
     own: ColumnType, cells: list[Any], values: Array, imputed: NDArray[np.bool_]
 ) -> list[Any]:
     """Cells with their imputed values as Python objects; whole ones where all others are."""
+    at = np.flatnonzero(imputed).tolist()
+    if own.holds != "numbers":
+        for i, value in zip(at, values[at].tolist(), strict=True):
+            cells[i] = own.level(value)
+        return cells
     observed = [cell for cell in cells if not _is_null(cell)]
     are_whole = all(isinstance(cell, Integral) for cell in observed)
-    are_decimal = all(isinstance(cell, Decimal) for cell in observed)
-    for i in np.flatnonzero(imputed):
-        value: Any = own.level(float(values[i]))
-        if own.holds == "numbers" and are_whole and value.is_integer():
-            value = int(value)
-        elif own.holds == "numbers" and are_decimal:
-            value = Decimal(repr(value))
-        cells[i] = value
+    if not observed:
+        are_whole = all(value.is_integer() for value in values[at].tolist())
+    are_decimal = bool(observed) and all(isinstance(cell, Decimal) for cell in observed)
+    for i in at:
+        number = float(values[i])
+        if are_whole and number.is_integer():
+            cells[i] = int(number)
+        else:
+            cells[i] = Decimal(repr(number)) if are_decimal else number
     return cells
 
 
@@ -290,7 +644,7 @@ def _frame_like(
     library = library_of(X)
     frame = X.clone() if library == "polars" else X.copy() if hasattr(X, "iloc") else X
     for j, own in enumerate(columns):
-        if not imputed[:, j].any():
+        if not (imputed[:, j].any() or own.has_limits):
             continue
         made = _column_like(native_column(X, j), own, values[:, j], imputed[:, j])
         if hasattr(X, "iloc"):
@@ -303,23 +657,45 @@ def _frame_like(
     return frame
 
 
+def _has_another_type(own: ColumnType, series: Any, is_number: bool) -> bool:
+    """Whether the type of a column, in which every cell is missing, cannot hold what is imputed."""
+    import narwhals as nw
+
+    has_text = any(isinstance(level, str) for level in own.levels)
+    return bool((is_number and has_text) or series.dtype == nw.Unknown)
+
+
 def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[np.bool_]) -> Any:
     """One column of a frame with its imputed cells, in floating point where its type has none."""
     import narwhals as nw
 
     series = nw.from_native(native, series_only=True)
-    if own.holds == "numbers" and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        made = _own_type(native, values, imputed)
+    is_number = series.dtype.is_numeric() or series.dtype == nw.Boolean
+    if own.holds == "numbers" and (is_number or own.has_limits):
+        made = _own_type(native, values, imputed) if is_number else None
         if made is not None:
             return made
         if hasattr(native, "iloc"):
             return type(native)(values, index=native.index)
         return nw.new_series("", values, nw.Float64, backend=series.implementation).to_native()
-    cells = _imputed(own, list(series.to_list()), values, imputed)
+    cells = list(series.to_list())
+    is_empty = all(_is_null(cell) for cell in cells)
+    cells = _imputed(own, cells, values, imputed)
+    if is_empty and _has_another_type(own, series, is_number):
+        if hasattr(native, "iloc"):
+            return type(native)(cells, index=native.index)
+        return nw.new_series("", cells, backend=series.implementation).to_native()
     if hasattr(native, "iloc"):
         return type(native)(cells, index=native.index, dtype=native.dtype)
     if library_of(native) == "pyarrow":
         import pyarrow
+        import pyarrow.compute
 
+        if pyarrow.types.is_dictionary(native.type):  # with its levels in their order
+            coded = native.unify_dictionaries().chunk(0).dictionary
+            at = pyarrow.compute.index_in(pyarrow.array(cells, type=coded.type), coded)
+            at = at.cast(native.type.index_type)
+            made = pyarrow.DictionaryArray.from_arrays(at, coded, ordered=native.type.ordered)
+            return pyarrow.chunked_array([made])
         return pyarrow.chunked_array([pyarrow.array(cells, type=native.type)])
     return type(native)("", cells, dtype=native.dtype)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from eigengap.runtime.warnings import CapturedWarning, captured, warn
 from eigengap.sources.array import dense_to_float, library_of
 from eigengap.sources.base import Block, Source
+from eigengap.sources.coded import MixedTable, open_table
 from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import frame_to_float
+from eigengap.sources.levels import Schema
 from eigengap.sources.sinks import open_sink
 
 Warned = dict[type[Warning], tuple[CapturedWarning, int]]  # the first of each kind, and its blocks
@@ -44,7 +46,8 @@ def stream(
         written in further columns, named with "_sd".
     X : path, Source or table
         A file, as `open_source` takes it, a source, or a table in memory. A table with column names
-        reaches the function as a data frame.
+        reaches the function as a data frame. A model of columns of every kind (docs/columns.md)
+        takes files with text in them, and what it imputes is written as text to CSV or Parquet.
     to : str or path-like
         Where to write, as `open_sink` takes it: .npy, .csv, .csv.gz, .parquet, .zarr, .h5. The file
         has this name only once it is complete.
@@ -82,6 +85,9 @@ def stream(
     while isinstance(own, partial):
         own = own.func
     _refuse_fitting(own)
+    schema = _schema_of(own)
+    if schema is not None and not isinstance(X, Source):
+        return _stream_frames(function, own, schema, X, to, columns_out, force)
     source = X if isinstance(X, Source) else as_source(X)
     if getattr(source, "weight", None) is not None or source.has_cell_sd:
         raise ValueError(
@@ -95,10 +101,96 @@ def stream(
             if sink.n_rows == 0:
                 sink.name_columns(_names(own, result, source, columns_out))
             sink.append(result.columns())
+    _reissue(warned)
+    return sink.path
+
+
+def _reissue(warned: Warned) -> None:
     for kind, (first, blocks) in warned.items():
         more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
         warn(first.message + more, kind)
+
+
+def _schema_of(own: Callable[[Any], Any]) -> Schema | None:
+    """What the columns of a fit hold, where a method of an estimator knows of more than numbers."""
+    owner: Any = getattr(own, "__self__", None)
+    for one in (owner, getattr(owner, "estimator_", None)):
+        table = getattr(one, "table_", None)
+        if table is not None:
+            schema: Schema = table.schema
+            return schema
+    return None
+
+
+def _stream_frames(
+    function: Callable[[Any], Any],
+    own: Callable[[Any], Any],
+    schema: Schema,
+    X: Any,
+    to: Any,
+    columns_out: Sequence[str] | None,
+    force: bool,
+) -> Path:
+    """`stream` of a method that takes frames as they are, with text in them."""
+    table = open_table(X, missing_values=[*schema.missing, *schema.missing_texts])
+    warned: Warned = {}
+    types: list[Any] | None = None
+    with open_sink(to, force=force) as sink:
+        for frame in table.frames(schema):
+            found = _captured(function, frame, warned)
+            parts = found if isinstance(found, tuple) else (found,)
+            if library_of(parts[0]) is None:
+                result = _result_of(found, len(frame), sink.n_rows)
+                if sink.n_rows == 0:
+                    sink.name_columns(_names(own, result, table, columns_out))
+                sink.append(result.columns())
+                continue
+            tables = [_to_arrow(part) for part in parts]
+            if types is None:
+                types = [kind for one in tables for kind in _types_of(one, schema)]
+                names = [*tables[0].column_names]
+                names += [name + SD for one in tables[1:] for name in one.column_names]
+                sink.name_columns(names if columns_out is None else list(columns_out))
+            sink.append_table(_joined(tables, sink.names, types))
+    _reissue(warned)
     return sink.path
+
+
+def _to_arrow(frame: Any) -> Any:
+    """A frame of any library as a table of pyarrow."""
+    import pyarrow as pa
+
+    if hasattr(frame, "iloc"):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    return frame.to_arrow() if hasattr(frame, "to_arrow") else frame
+
+
+def _types_of(table: Any, schema: Schema) -> list[Any]:
+    """Types that all blocks of a result can have: numbers in floating point, levels as text."""
+    import pyarrow as pa
+
+    of_own = {"numbers": pa.float64(), "truth": pa.bool_()}
+    is_like = table.num_columns == len(schema.columns)
+    types = []
+    for j, kind in enumerate(table.schema.types):
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if is_like and not pa.types.is_floating(kind):
+            own = schema.columns[j]
+            kind = of_own.get(own.holds, kind)
+            if own.levels and all(isinstance(level, str) for level in own.levels):
+                kind = pa.string()
+        types.append(pa.string() if pa.types.is_null(kind) else kind)
+    return types
+
+
+def _joined(tables: Sequence[Any], names: Sequence[str] | None, types: Sequence[Any]) -> Any:
+    """Tables side by side, in columns of these types."""
+    import pyarrow as pa
+
+    columns = [column for table in tables for column in table.columns]
+    cast = [column.cast(kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.Table.from_arrays(cast, names=list(names or ()))
 
 
 def _refuse_fitting(method: Callable[[Any], Any]) -> None:
@@ -127,15 +219,19 @@ class _Result:
 
 def _result(method: Callable[[Any], Any], names: tuple[str, ...] | None, block: Block) -> _Result:
     """The method, given a block as the kind of table that it was fitted to."""
-    found = method(_table(block.values, names))
+    return _result_of(method(_table(block.values, names)), block.n_rows, block.start)
+
+
+def _result_of(found: Any, n: int, start: int) -> _Result:
+    """What a method has returned for n rows."""
     first, second = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     values, own, is_flat = _numbers(first)
     sd = None if second is None else _numbers(second)[0]
     for part in (values,) if sd is None else (values, sd):
-        if len(part) != block.n_rows:
+        if len(part) != n:
             raise ValueError(
-                f"the method returned {len(part)} rows for the {block.n_rows} rows from "
-                f"{block.start} on; it must return one for each"
+                f"the method returned {len(part)} rows for the {n} rows from {start} on; it must "
+                "return one for each"
             )
     return _Result(values, sd, own, is_flat)
 
@@ -157,12 +253,17 @@ def _results(
         return
     source.passes += 1
     for block in source._blocks():  # type: ignore[attr-defined]
-        with captured() as caught:
-            result = method(block)
-        for kind, first in {one.category: one for one in reversed(caught)}.items():
-            earliest, blocks = warned.get(kind, (first, 0))
-            warned[kind] = earliest, blocks + 1
-        yield result
+        yield _captured(method, block, warned)
+
+
+def _captured(method: Callable[[Any], Any], rows: Any, warned: Warned) -> Any:
+    """The result for some rows; what it warned of is counted."""
+    with captured() as caught:
+        result = method(rows)
+    for kind, first in {one.category: one for one in reversed(caught)}.items():
+        earliest, blocks = warned.get(kind, (first, 0))
+        warned[kind] = earliest, blocks + 1
+    return result
 
 
 def _numbers(table: Any) -> tuple[NDArray[Any], tuple[str, ...] | None, bool]:
@@ -175,7 +276,10 @@ def _numbers(table: Any) -> tuple[NDArray[Any], tuple[str, ...] | None, bool]:
 
 
 def _names(
-    method: Callable[[Any], Any], result: _Result, source: Source, given: Sequence[str] | None
+    method: Callable[[Any], Any],
+    result: _Result,
+    source: Source | MixedTable,
+    given: Sequence[str] | None,
 ) -> list[str]:
     k = result.values.shape[1]
     if given is not None and len(given) not in (k, result.columns().shape[1]):
@@ -184,7 +288,9 @@ def _names(
     return names if result.sd is None or len(names) > k else names + [name + SD for name in names]
 
 
-def _own_names(method: Callable[[Any], Any], result: _Result, source: Source) -> list[str]:
+def _own_names(
+    method: Callable[[Any], Any], result: _Result, source: Source | MixedTable
+) -> list[str]:
     k = result.values.shape[1]
     if result.names is not None:
         return list(result.names)
@@ -196,7 +302,7 @@ def _own_names(method: Callable[[Any], Any], result: _Result, source: Source) ->
             return found
     if result.is_flat:
         return [name if name.isidentifier() else "y"]
-    if source.names is not None and k == source.n_features:
+    if source.names is not None and k == len(source.names):
         return list(source.names)
     return [f"y{j}" for j in range(k)]
 

@@ -5,6 +5,7 @@
 | here | a collection as partitions, refused before anything is computed if need be |
 | `tasks.py` | what workers run: partitions to blocks to statistics, and the tree of merges |
 | `cluster.py` | where tasks run, what is sent, what can go wrong and in which partitions |
+| `coded.py` | frames whose columns hold more than numbers |
 | `source.py` | `DaskSource`, and what an iterative fit keeps on the workers |
 
 Importing this module imports no Dask.
@@ -90,13 +91,13 @@ class Table:
     dtype: np.dtype[Any]
 
 
-def table_of(X: Any, columns: Any = None) -> Table:
-    """A two-dimensional dask.array, or a dask.dataframe, as a table."""
+def table_of(X: Any, columns: Any = None, of_any_kind: bool = False) -> Table:
+    """A two-dimensional dask.array, or a dask.dataframe, as a table; of any kind of columns."""
     kind = kind_of(X)
     if kind == "array":
         return _of_array(X, columns)
     if kind == "frame":
-        return _of_frame(X, columns)
+        return _of_frame(X, columns, of_any_kind)
     raise ValueError(
         f"Expected a two-dimensional dask.array or a dask.dataframe but got {type(X)}. Make one of "
         "it, e.g. dask.array.from_delayed, dask.dataframe.from_delayed, or for a single column "
@@ -140,7 +141,7 @@ def _of_array(X: Any, columns: Any) -> Table:
     )
 
 
-def _of_frame(X: Any, columns: Any) -> Table:
+def _of_frame(X: Any, columns: Any, of_any_kind: bool = False) -> Table:
     labels = list(X.columns)
     if columns is not None:
         positions = resolve_columns(columns, labels, len(labels))
@@ -148,13 +149,14 @@ def _of_frame(X: Any, columns: Any) -> Table:
     names = tuple(map(str, labels)) if all(isinstance(s, str) for s in labels) else None
     check_not_empty((1, len(labels)))
     types = _types(X._meta)
-    _refuse_by_type(types, names)
+    if not of_any_kind:
+        _refuse_by_type(types, names)
     return Table(
         parts=tuple(X.to_delayed()),
         rows=None,
         n_features=len(labels),
         names=names,
-        dtype=F4 if all(str(t) == "Float32" for t in types) else F8,
+        dtype=F4 if all(str(t) == "Float32" for t in types) and not of_any_kind else F8,
     )
 
 
@@ -189,6 +191,11 @@ def _refuse_by_type(types: Sequence[Any], names: tuple[str, ...] | None) -> None
             refused.append(_RefusedType(column(names, j), kind, "", 0))
     if refused:
         raise refusal(refused, numeric, {})
+
+
+def holds_numbers(X: Any) -> bool:
+    """Whether the columns of a Dask collection hold numbers alone, by their types."""
+    return kind_of(X) != "frame" or all(kind.is_numeric() for kind in _types(X._meta))
 
 
 def weight_of(sample_weight: Any, table: Table) -> Weight:

@@ -26,6 +26,7 @@ from eigengap.sources.checks import check_not_empty
 from eigengap.sources.dask import Table, cluster, tasks
 from eigengap.sources.dask.cluster import Labels, in_words
 from eigengap.sources.dask.tasks import Cut, Place, Statistics
+from eigengap.sources.levels import Schema
 
 if TYPE_CHECKING:
     from eigengap.sources.dask import Weight
@@ -62,6 +63,7 @@ class DaskSource(MemoisedSource):
         codes: tuple[float, ...] = (),
         block_bytes: int = BLOCK_BYTES,
         block_rows: int | None = None,
+        schema: Schema | None = None,
     ) -> None:
         self.n_features, self.names, self.dtype = table.n_features, table.names, table.dtype
         self.is_sparse = False
@@ -81,6 +83,7 @@ class DaskSource(MemoisedSource):
             dtype=self.dtype,
             codes=codes,
             rows_per_block=block_rows or max(1, block_bytes // self._row_bytes),
+            schema=schema,
         )
         self.n_rows = None
         if self._rows is not None:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float, library_of
 from eigengap.sources.base import Block, present_rows
 from eigengap.sources.blocked import Several, merge_stream
 from eigengap.sources.checks import count_missing, with_missing_for
 from eigengap.sources.frames import frame_to_float, series_to_float
+from eigengap.sources.levels import Contents, Schema, contents_of, names_of
 from eigengap.sources.wording import quote
 
 Counts = dict[int, tuple[int, int]]  # rows of each partition, and those that are not skipped
@@ -42,6 +44,7 @@ class Cut:
     codes: tuple[float, ...]
     rows_per_block: int
     skips_empty: bool = False  # whether rows without any observed value are as if absent
+    schema: Schema | None = None  # of columns of any kind, whose values are coded
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,10 @@ class Opened:
         at = self._place.partition + len(self._counts)
         before = sum(rows for rows, _ in self._counts)
         row = None if self._place.row is None else self._place.row + before
-        values = _to_float(part, at, row, self._cut)
+        w = None if weight is None else _to_weight(weight, len(part), at, row)
+        present = None if w is None or w.all() else w > 0
+        values = _to_float(part, at, row, self._cut, present)
         n = len(values)
-        w = None if weight is None else _to_weight(weight, n, at, row)
         values, w = present_rows(values, w, self._cut.skips_empty)
         self._counts.append((n, len(values)))
         return values, w
@@ -113,13 +117,26 @@ def _slices(n: int, most: int) -> Iterator[slice]:
         yield from (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def _to_float(part: Any, at: int, row: int | None, cut: Cut) -> NDArray[Any]:
+def _to_float(
+    part: Any, at: int, row: int | None, cut: Cut, present: NDArray[np.bool_] | None
+) -> NDArray[Any]:
     found = None
     try:
-        if library_of(part) is None:
+        if cut.schema is not None:
+            values = cut.schema.code_with_limits(part, present, row or 0)
+            found = names_of(part)
+            found = cut.names if found == cut.schema.names else found
+        elif library_of(part) is None:
             values = dense_to_float(part)
         else:
             values, found = frame_to_float(part)
+    except UnknownLevelError as error:
+        raise UnknownLevelError(
+            f"{_partition(at)}{_counted_from_0(row)}: {error}",
+            row=error.row,
+            name=error.name,
+            value=error.value,
+        ) from None
     except (ValueError, TypeError) as error:
         raise PartitionError(f"{_partition(at)}, its rows counted from 0: {error}") from None
     if values.shape[1] != cut.n_features:
@@ -138,9 +155,12 @@ def _to_float(part: Any, at: int, row: int | None, cut: Cut) -> NDArray[Any]:
     try:
         count_missing(values, cut.names, row or 0)
     except ValueError as error:
-        counted = ", its rows counted from 0" if row is None else ""
-        raise PartitionError(f"{_partition(at)}{counted}: {error}") from None
+        raise PartitionError(f"{_partition(at)}{_counted_from_0(row)}: {error}") from None
     return values
+
+
+def _counted_from_0(row: int | None) -> str:
+    return ", its rows counted from 0" if row is None else ""
 
 
 def _to_weight(weight: Any, n: int, at: int, row: int | None) -> Array:
@@ -165,6 +185,15 @@ def _to_weight(weight: Any, n: int, at: int, row: int | None) -> Array:
 
 def _partition(at: int) -> str:
     return f"partition {at} of the Dask table"
+
+
+def contents(part: Any, weight: Any, at: int) -> tuple[int, list[Contents]]:
+    """Rows of a partition with columns of any kind, and what these hold."""
+    w = None if weight is None else _to_weight(weight, len(part), at, None)
+    try:
+        return len(part), contents_of(part, None if w is None or w.all() else w > 0)[1]
+    except ValueError as error:
+        raise PartitionError(f"{_partition(at)}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,10 @@ A field is read along its samples, in pieces that follow its chunks, from one pl
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from math import isfinite, nan
 from typing import Any, cast
 
 import numpy as np
@@ -136,7 +137,7 @@ class FieldReader(Reader):
         what = f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({{}})"
         kinds = (Exception,) if isinstance(place, FieldFile) else ()  # every codec has its own
         with unreadable(place.where, kinds, what):
-            values = np.asarray(part.values)
+            values = without_codes(np.asarray(part.values), field.encoding)
         return self.grid.stacked(values).astype(self.dtype, copy=False)
 
     def place(self, row: int) -> str:
@@ -152,6 +153,24 @@ class FieldReader(Reader):
         if self._size is None:
             self._size = sum(place.size() for place in self.places)
         return self._size
+
+
+def without_codes(values: NDArray[Any], encoding: Mapping[Any, Any]) -> NDArray[Any]:
+    """float32 values without the codes of missing ones that the file states in float64.
+
+    xarray compares a code with the values in the wider of the two types, where 1e20 is not 1e20
+    rounded to float32, and leaves such cells as they are.
+
+    >>> without_codes(np.float32([1, 1e20]), {"missing_value": np.float64(1e20)})
+    array([ 1., nan], dtype=float32)
+    """
+    if values.dtype != F4 or encoding.get("dtype", F4) != F4:
+        return values
+    for name in ("_FillValue", "missing_value"):
+        for code in np.atleast_1d(encoding.get(name, np.nan)).tolist():
+            if isinstance(code, float) and isfinite(code):
+                values = np.where(values == np.float32(code), np.float32(nan), values)
+    return values
 
 
 def chunks_of(field: Any, dim: Hashable) -> Iterator[int]:

@@ -6,17 +6,18 @@ is read so, some columns at a time; a larger one in batches of rows, with a buff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F4, F8
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long_type, resolve_columns
 from eigengap.sources.files.columns import (
     Blocks,
     arrow_path,
@@ -27,6 +28,7 @@ from eigengap.sources.files.columns import (
     write_across,
 )
 from eigengap.sources.files.paths import needed
+from eigengap.sources.levels import Contents, Schema, contents_of
 from eigengap.sources.reader import FileReader, unreadable
 from eigengap.sources.wording import first_repeated, quote
 
@@ -53,7 +55,7 @@ class ParquetReader(FileReader):
         self.n_features = len(fields)
         kinds = [str(field.type) for field in fields]
         self.dtype = F4 if set(kinds) == {"float"} else F8
-        self.long = np.array([kind in ("int64", "uint64") for kind in kinds], bool)
+        self.long = np.array([is_long_type(kind) for kind in kinds], bool)
 
     def _opened(self, buffer: int) -> Any:
         parquet = needed("reading Parquet", "pyarrow.parquet")
@@ -76,11 +78,15 @@ class ParquetReader(FileReader):
             if columns is None
             else resolve_columns(columns, labels, len(labels))
         )
-        foreign = {j: foreign_kind(schema.field(j).type) for j in range(len(labels))}
+        foreign = {j: self._refused_kind(schema.field(j).type) for j in range(len(labels))}
         refused = [(labels[j], kind) for j in chosen if (kind := foreign[j])]
         if refused:
             raise not_numeric(self.where, refused, [labels[j] for j in chosen if not foreign[j]])
         return chosen
+
+    def _refused_kind(self, kind: Any) -> str | None:
+        """What a column of this type holds, if it is not read."""
+        return foreign_kind(kind)
 
     def _unique(self, names: Sequence[str]) -> tuple[str, ...]:
         twice = first_repeated(names)
@@ -152,6 +158,67 @@ class ParquetReader(FileReader):
             with self._opened(0) as file, damaged:
                 self._bytes = _bytes_of(file.metadata, set(self.names or ()))
         return self._bytes
+
+
+class MixedParquetReader(ParquetReader):
+    """One Parquet file with columns of any type."""
+
+    holds_numbers = True  # alone
+
+    def _refused_kind(self, kind: Any) -> str | None:
+        return None
+
+    def _numeric(self, schema: Any, columns: Any) -> list[int]:
+        import pyarrow as pa
+
+        chosen = super()._numeric(schema, columns)
+        kinds = [schema.field(j).type for j in chosen]
+        levels = (
+            foreign_kind(k) or pa.types.is_boolean(k) or pa.types.is_dictionary(k) for k in kinds
+        )
+        self.holds_numbers = not any(levels)
+        return chosen
+
+    def only(self, columns: Sequence[int], schema: Schema | None = None) -> Self:
+        """Some of the columns, by position among those of this reader."""
+        assert self.names is not None
+        other = copy(self)
+        other.names = tuple(self.names[j] for j in columns)
+        other.n_features = len(columns)
+        return other
+
+    def tables(self, rows: int, skipped: Collection[int] = ()) -> Iterator[Any]:
+        """Consecutive rows as pyarrow's tables, in the types of the file.
+
+        Columns that are skipped, by position, are null.
+        """
+        import pyarrow as pa
+
+        assert self.names is not None
+        left_out = set(skipped)
+        read = [name for k, name in enumerate(self.names) if k not in left_out]
+        self.require_unchanged()
+        what = "it cannot be read to its end ({}); write the file anew"
+        errors = (pa.ArrowException, OSError, ValueError)
+        with self._opened(LEAST_BUFFER) as file:
+            batches = file.iter_batches(max(rows, LEAST_BATCH), columns=read)
+            while True:
+                with unreadable(self.where, errors, what):
+                    part = next(batches, None)
+                if part is None:
+                    break
+                columns = [
+                    pa.nulls(part.num_rows)
+                    if k in left_out
+                    else part.column(part.schema.get_field_index(name))
+                    for k, name in enumerate(self.names)
+                ]
+                yield pa.Table.from_arrays(columns, names=list(self.names))
+        self.require_unchanged()
+
+    def contents_of(self, table: Any) -> list[Contents]:
+        """What the columns of one of the tables hold."""
+        return contents_of(table)[1]
 
 
 def index_columns(schema: Any) -> frozenset[str]:

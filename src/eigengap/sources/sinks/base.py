@@ -42,6 +42,7 @@ class Sink(ABC):
         self._waiting: list[NDArray[Any]] = []
         self._warned_of_rounding = False
         self._part: Part | None = None  # what is written to
+        self._types: list[Any] | None = None  # of Arrow, where columns may hold text
         self._refuse()
 
     @abstractmethod
@@ -81,6 +82,27 @@ class Sink(ABC):
         self.n_rows += len(rows)
         if sum(part.nbytes for part in self._waiting) >= GATHERED:
             self._flush()
+
+    def append_table(self, table: Any) -> None:
+        """Add rows of a table of pyarrow, whose columns may hold text.
+
+        The first rows decide the columns and their types.
+        """
+        if self.dtype is None:
+            self.names = tuple(table.column_names) if self.names is None else self.names
+            self.n_features, self.dtype = table.num_columns, np.dtype(np.float64)
+            self._types = table.schema.types
+            with self._named_errors():
+                self._begin()
+        with self._named_errors():
+            self._write_table(table)
+        self.n_rows += len(table)
+
+    def _write_table(self, table: Any) -> None:
+        raise ValueError(
+            f"{quoted(str(self.path))} is a file of numbers, and levels are text: write .csv or "
+            ".parquet"
+        )
 
     def _converted(self, rows: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Rows in the type of the file, which the first ones decided."""

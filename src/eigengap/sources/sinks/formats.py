@@ -56,7 +56,7 @@ class NpySink(FileSink):
 
 
 class ParquetSink(FileSink):
-    """Columns of float32 or float64, named by position where there are no names.
+    """Columns of numbers or text, named by position where there are no names.
 
     Missing values are null, and every page has a checksum.
     """
@@ -69,8 +69,9 @@ class ParquetSink(FileSink):
 
         assert self.n_features is not None
         names = self.names or tuple(map(str, range(self.n_features)))
-        kind = pa.from_numpy_dtype(self.dtype)
-        self._schema = pa.schema([pa.field(name, kind) for name in names])
+        types = self._types or [pa.from_numpy_dtype(self.dtype)] * self.n_features
+        fields = [pa.field(name, kind) for name, kind in zip(names, types, strict=True)]
+        self._schema = pa.schema(fields)
         self._tables: list[Any] = []
         self._writer = parquet.ParquetWriter(
             self._create(), self._schema, write_page_checksum=True, use_dictionary=False
@@ -83,7 +84,10 @@ class ParquetSink(FileSink):
             pa.array(np.ascontiguousarray(rows[:, j]), from_pandas=True)
             for j in range(rows.shape[1])
         ]
-        self._tables.append(pa.Table.from_arrays(columns, schema=self._schema))
+        self._write_table(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def _write_table(self, table: Any) -> None:
+        self._tables.append(table.rename_columns(self._schema.names).cast(self._schema))
         if sum(table.nbytes for table in self._tables) >= GROUP:
             self._write_group()
 
@@ -280,6 +284,22 @@ class CsvSink(TextSink):
         step = max(1, CELLS // rows.shape[1])
         for start in range(0, len(rows), step):
             self._text.write(self._as_text(rows[start : start + step]))
+
+    def _write_table(self, table: Any) -> None:
+        arrow_csv = needed("writing CSV", "pyarrow.csv")
+        import pyarrow as pa
+
+        for quoting in ("none", "needed"):  # the second puts all text in quotes
+            text = pa.BufferOutputStream()
+            how = arrow_csv.WriteOptions(include_header=False, quoting_style=quoting)
+            try:
+                arrow_csv.write_csv(table, text, how)
+            except pa.ArrowInvalid:
+                if quoting == "needed":
+                    raise
+                continue
+            self._text.write(memoryview(text.getvalue()))
+            return
 
     def _as_text(self, rows: NDArray[Any]) -> memoryview:
         arrow_csv = needed("writing CSV", "pyarrow.csv")

@@ -251,6 +251,11 @@ _DATE = re.compile(
 )
 
 
+def is_date(text: str) -> bool:
+    """Whether a cell is written as dates, times or both are."""
+    return _DATE.fullmatch(text.strip(WHITE)) is not None
+
+
 def is_header(rows: Sequence[Sequence[str]], cells: Cells) -> bool:
     """Unless the first of the rows is all numbers and missing values, or looks like the others.
 
@@ -277,7 +282,7 @@ def _is_like(first: Sequence[str], below: Sequence[Sequence[str]], cells: Cells)
         elif numeric:
             return False
         else:
-            dates = (_DATE.fullmatch(one.strip(WHITE)) for one in [cell, *under])
+            dates = (is_date(one) for one in [cell, *under])
             is_alike |= cell in under or (bool(under) and all(dates))
     return over_numbers and is_alike
 

@@ -41,6 +41,8 @@ HEAD_BYTES = 1 << 18  # bytes that are looked at first
 LONG = re.compile(rb"(?<![\d.eE])-?\d{16,309}(?![\d.eE])")  # whole numbers that may be rounded
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
+# Bytes from which Arrow's threads repay. A process that ends while they are being started aborts.
+THREADED = 1 << 20
 WIDE = 512  # columns from which on one long column is faster to parse than many short ones
 
 
@@ -65,12 +67,16 @@ class CsvReader(FileReader):
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
-        self._dialect = self._dialect.with_mark_of(self.where, self._chosen)
         self._require_names(columns)
-        refuse_text_columns(self.where, self._dialect, self._chosen)
+        self._look_at_head()
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
         self.n_rows = None if self._dialect.head else 0  # unknown, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
+
+    def _look_at_head(self) -> None:
+        """What the first rows say about the columns that are read."""
+        self._dialect = self._dialect.with_mark_of(self.where, self._chosen)
+        refuse_text_columns(self.where, self._dialect, self._chosen)
 
     @property
     def dialect(self) -> Dialect:
@@ -164,8 +170,13 @@ class CsvReader(FileReader):
         return in_blocks(self._parts(size), rows, self.n_features, self.dtype)
 
     def _parts(self, size: int) -> Iterator[Columns]:
-        dialect = self._dialect
         slow: set[int] = set()  # columns with cells that pyarrow does not read as numbers
+        for chunk, line in self._chunks(size):
+            yield from self._numbers(chunk, line, slow)
+
+    def _chunks(self, size: int) -> Iterator[tuple[bytes, int]]:
+        """Whole rows, each chunk with the number of its first line."""
+        dialect = self._dialect
         with self._opened() as stream:
             stream.read(dialect.start)
             found = row_chunks(stream.read, size, dialect.newline, self.where, dialect.line)
@@ -174,7 +185,7 @@ class CsvReader(FileReader):
                 if dialect.n_columns == 1:
                     skipped = stream.comments if self._skipped else set()
                     blank = self._refuse_blank(chunk, line, blank, skipped)
-                yield from self._numbers(chunk, line, slow)
+                yield chunk, line
 
     def _refuse_blank(
         self, chunk: bytes, line: int, blank: int | None, skipped: set[int]
@@ -194,14 +205,25 @@ class CsvReader(FileReader):
         return blank
 
     def _numbers(self, chunk: bytes, line: int, slow: set[int]) -> Iterator[Columns]:
-        import pyarrow as pa
-
         if self._dialect.n_columns >= WIDE and not slow:
             rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
             if rows is not None:
                 self._warn_rounded(chunk, rows.T)
                 yield rows.T
                 return
+        table = self._table(chunk, line, slow)
+        for batch in table.to_batches():
+            found = [self._column(column) for column in batch.columns]
+            columns = [column for column in found if column is not None]
+            if len(columns) < len(found):
+                raise self._fault(chunk, line)
+            self._warn_rounded(chunk, columns)
+            yield columns
+
+    def _table(self, chunk: bytes, line: int, slow: set[int]) -> Any:
+        """The rows of a chunk; columns that pyarrow does not read are added to `slow`."""
+        import pyarrow as pa
+
         try:
             table = self._parsed(chunk, slow)
         except pa.ArrowException as error:
@@ -211,20 +233,18 @@ class CsvReader(FileReader):
                 raise self._fault(chunk, line, error) from None
             for j in self._chosen:
                 texts = map(_text, table.column(str(j)).unique().to_pylist())
-                if any(map(self._dialect.cells.needs_python, texts)):
+                if any(map(self._is_slow, texts)):
                     slow.add(j)
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
             # Of pyarrow's threads: once, pieces of a chunk were lost without an error.
             table = self._parsed(chunk, slow, in_one=True)
             if table.num_rows != count_rows(chunk, self._dialect.newline):
                 raise self._fault(chunk, line, RuntimeError("rows were lost"))
-        for batch in table.to_batches():
-            found = [self._column(column) for column in batch.columns]
-            columns = [column for column in found if column is not None]
-            if len(columns) < len(found):
-                raise self._fault(chunk, line)
-            self._warn_rounded(chunk, columns)
-            yield columns
+        return table
+
+    def _is_slow(self, text: str) -> bool:
+        """Whether a column with this cell is not for pyarrow to read as numbers."""
+        return self._dialect.cells.needs_python(text)
 
     def _warn_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
@@ -254,7 +274,7 @@ class CsvReader(FileReader):
             read_options=csv.ReadOptions(
                 column_names=[str(j) for j in range(self._dialect.n_columns)],
                 block_size=len(chunk) + 1 if single else PARSED,
-                use_threads=not in_one,
+                use_threads=not in_one and len(chunk) >= THREADED,
             ),
             parse_options=csv.ParseOptions(
                 delimiter=self._dialect.separator, newlines_in_values=QUOTE in chunk
@@ -309,7 +329,9 @@ def wide_rows(
         table = csv.read_csv(
             pa.py_buffer(letters),
             read_options=csv.ReadOptions(
-                column_names=["cell"], block_size=len(letters) + 1 if quoted else block_size
+                column_names=["cell"],
+                block_size=len(letters) + 1 if quoted else block_size,
+                use_threads=len(letters) >= THREADED,
             ),
             parse_options=csv.ParseOptions(
                 delimiter=dialect.separator, newlines_in_values=quoted, ignore_empty_lines=False
