@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from eigengap.persistence.checkpoint import Checkpoint as Checkpoint
     from eigengap.persistence.model_file import load as load
     from eigengap.persistence.model_file import save as save
+    from eigengap.plots.numbers.associations import associations as associations
+    from eigengap.plots.numbers.overview import overview as overview
     from eigengap.registry import *  # noqa: F403, the estimators
     from eigengap.reporting import report as report
     from eigengap.selection.rank.choose import choose_rank as choose_rank
@@ -48,6 +50,7 @@ _HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "Checkpoint": "eigengap.persistence.checkpoint",
     "LinearGaussian": "eigengap.models.gaussian.linear_gaussian",
     "align": "eigengap.comparison.procrustes",
+    "associations": "eigengap.plots.numbers.associations",
     "choose_rank": "eigengap.selection.rank.choose",
     "compare": "eigengap.comparison.compare",
     "confidence_intervals": "eigengap.inference.confidence",
@@ -61,6 +64,7 @@ _HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "neighbour_recall": "eigengap.comparison.embedding",
     "open_sink": "eigengap.sources.sinks",
     "open_source": "eigengap.sources.opening",
+    "overview": "eigengap.plots.numbers.overview",
     "pinv": "eigengap.matrices.decomposition",
     "pool": "eigengap.inference.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",

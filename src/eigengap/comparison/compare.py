@@ -5,6 +5,8 @@
 - the log-likelihood per row (of what was observed of it), for models that are densities;
 - the error of imputing held-out cells, in standard deviations of their columns, for models
   that can impute; and how often their 95 % intervals cover the truth;
+- the log score of held-out cells: the logarithm of the density that was predicted of a value, or of
+  the probability of a level;
 - the time of a fit.
 
 Differences from the best are paired: both models are asked for the same rows and the same cells.
@@ -17,19 +19,32 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from math import nan
-from typing import Any
+from math import inf, nan
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.comparison.result import Comparison, Measured
 from eigengap.exceptions import SentinelWarning, SingularModelError
+from eigengap.fitting.columns.kinds import FEW_NUMBERS
 from eigengap.linalg import Array
+from eigengap.models.columns.column import TINY, LevelColumn
 from eigengap.registry import entry_of, scores_log_density
 from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources import as_source, hidden_cells, library_of, like, warn_of_codes
+from eigengap.sources import (
+    as_source,
+    hidden_cells,
+    in_memory_table,
+    library_of,
+    like,
+    made_missing,
+    open_table,
+    quote,
+    warn_of_codes,
+)
+from eigengap.wording import listed
 
 QUANTILE_95 = 1.959963984540054
 FAILED = "failed on fold"
@@ -59,7 +74,8 @@ def compare(
         Anything with `fit`, and `score_samples` or `impute` or `transform`: models of this package,
         scikit-learn's GaussianMixture, KernelDensity, PCA, imputers. They are copied, not fitted.
     X : table of shape (n_samples, n_features)
-        NaN marks a missing value. A sparse table is made dense.
+        NaN marks a missing value. A sparse table is made dense. A frame may hold text, categories
+        and truth values, which models with `columns` take.
     y : array of shape (n_samples,), default=None
         Given to `fit` and to the splitter, where they need one.
     cv : int, splitter with a method `split`, or iterable of (train, test), default=5
@@ -88,6 +104,13 @@ def compare(
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
+    Densities are of the values as observed, whatever the map of a column: models with other maps,
+    or with none, can be compared. A column that holds levels for one model and numbers for another
+    is scored by probabilities there and by densities here; a note says so. The log score of a
+    model of numbers is that of a Gaussian with the imputed mean and standard deviation. `rmse` and
+    `coverage` are those of columns of numbers. A level of a test row that no training row has is
+    made missing there, for all models.
+
     Standard errors are over rows, given the fits: they show whether the difference would stay with
     other test rows. Fits of different folds share most of their rows, so that how much the
     difference would change with other training rows is not in them, and has no unbiased estimate
@@ -104,7 +127,7 @@ def compare(
     'two'
     """
     named = _named(models)
-    rows = _Rows.of(X, y, sample_weight, missing_values)
+    rows = _Rows.of(X, y, sample_weight, missing_values, any(map(_takes_kinds, named.values())))
     seed = seed_of(random_state)
     folds = list(_folds(cv, rows, seed))
     if not 0.0 <= holdout < 1.0:
@@ -114,6 +137,7 @@ def compare(
     if all(one.reasons and one.reasons[0].startswith(FAILED) for one in measured):
         failed = "; ".join(f"{one.name!r} {one.reasons[0]}" for one in measured)
         raise ValueError(f"no model could be fitted: {failed}")
+    _note_other_columns(measured)
     constant = int(np.sum(rows.unit == 0))
     note = f" {constant} constant column{'s' * (constant > 1)} left out of the rmse."
     return Comparison.of(measured, rows.weight, len(folds), note if constant else "")
@@ -127,25 +151,49 @@ class _Rows:
     """The table as the caller has it, and as numbers."""
 
     table: Any  # ndarray, or a frame with the caller's column names
-    values: Array  # (n, d), NaN where missing
+    values: Array  # (n, d), NaN where missing; codes of levels
     names: Names  # of the columns, where the table itself does not have them
     y: Any
     weight: Array  # (n,)
     weighted: bool
-    unit: Array  # (d,) standard deviation of what was observed of each column
+    has_kinds: bool  # whether levels, or columns that may be taken for levels, are looked for
+    unit: Array  # (d,) standard deviation of what was observed of each column; NaN of levels
     place: Rows  # of each row of X among these; -1 if its weight is 0 or it is empty
 
     @classmethod
-    def of(cls, X: Any, y: Any, sample_weight: Any, missing_values: Any) -> _Rows:
+    def of(cls, X: Any, y: Any, sample_weight: Any, missing_values: Any, has_kinds: bool) -> _Rows:
+        if in_memory_table(X):
+            coded = open_table(X, sample_weight=sample_weight, missing_values=missing_values)
+            schema = coded.schema()
+            if has_kinds or any(own.holds != "numbers" for own in schema.columns):
+                every = coded.source(schema, range(len(schema.columns)))
+                has_levels = np.array([own.holds != "numbers" for own in schema.columns])
+                values = np.asarray(every.collect(), dtype=np.float64)
+                return cls._kept(X, values, None, y, every.weight, has_levels, True)
         source = as_source(X, sample_weight=sample_weight, missing_values=missing_values)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         collected = source.collect()
         is_array = isinstance(collected, np.ndarray)
         dense = np.asarray(collected if is_array else collected.toarray(), dtype=np.float64)
-        given = getattr(source, "weight", None)
-        weight = np.ones(len(dense)) if given is None else given
         table = dense if library_of(X) is None else like(X, dense)
+        names = source.names if library_of(X) is None else None
+        weight = getattr(source, "weight", None)
+        return cls._kept(table, dense, names, y, weight, np.zeros(dense.shape[1], dtype=bool))
+
+    @classmethod
+    def _kept(
+        cls,
+        table: Any,
+        dense: Array,
+        names: Names,
+        y: Any,
+        given: Array | None,
+        has_levels: NDArray[np.bool_],
+        has_kinds: bool = False,
+    ) -> _Rows:
+        """Of rows that count and have an observed value."""
+        weight = np.ones(len(dense)) if given is None else given
         if y is not None and len(y) != len(dense):
             raise ValueError(f"y has {len(y)} entries, but X has {len(dense)} rows")
         kept = np.flatnonzero((weight > 0) & ~np.isnan(dense).all(axis=1))
@@ -156,8 +204,44 @@ class _Rows:
             dense, weight = dense[kept], weight[kept]
             table = dense if same else _take(table, kept)
             y = None if y is None else _take(y, kept)
-        names, unit = source.names if library_of(X) is None else None, _moments(dense, weight)[1]
-        return cls(table, dense, names, y, weight, given is not None, unit, place)
+        unit = np.where(has_levels, nan, _moments(dense, weight)[1])
+        return cls(table, dense, names, y, weight, given is not None, has_kinds, unit, place)
+
+    def tested(self, train: Rows, test: Rows, hidden: NDArray[np.bool_]) -> _Tested:
+        """The test rows of a fold, in which levels that no training row has are missing."""
+        table, values = _take(self.table, test), self.values[test]
+        unknown = np.zeros(values.shape, dtype=bool)
+        for j, unit in enumerate(self.unit):
+            learned = np.unique(self.values[train, j][~np.isnan(self.values[train, j])])
+            few = self.has_kinds and len(learned) <= FEW_NUMBERS
+            if not np.isnan(unit) and not (few and np.all(learned == np.round(learned))):
+                continue
+            known = np.isin(values[:, j], learned)
+            unknown[:, j] = ~(known | np.isnan(values[:, j]))
+        if unknown.any():
+            table, values = made_missing(table, unknown), np.where(unknown, nan, values)
+        return _Tested(
+            at=test,
+            table=table,
+            values=values,
+            hidden=hidden[test] & ~unknown,
+            unit=self.unit,
+            weight=self.weight[test],
+            means=_moments(self.values[train], self.weight[train])[0],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tested:
+    """The test rows of a fold."""
+
+    at: Rows
+    table: Any  # as models take it
+    values: Array  # (c, d)
+    hidden: NDArray[np.bool_]  # (c, d) observed values that are held out
+    unit: Array  # (d,)
+    weight: Array  # (c,)
+    means: Array  # (d,) of the training rows
 
 
 def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
@@ -188,8 +272,9 @@ def _measure(
                 fit_rows(fitted, table, rows.names, *y, weight=weight)
                 found.fit_seconds.append(time.perf_counter() - start)
                 found.tests[test] += 1.0
-                _score(found, fitted, rows, test)
-                _impute(found, fitted, rows, train, test, hidden)
+                tested = rows.tested(train, test, hidden)
+                _score(found, fitted, tested)
+                _impute(found, fitted, tested)
             except ValueError as error:
                 if np.isnan(rows.values).any() and "Input X contains NaN" in str(error):
                     found.not_at_all("does not take NaN")
@@ -202,44 +287,135 @@ def _measure(
     return found
 
 
-def _score(found: Measured, fitted: Any, rows: _Rows, test: Rows) -> None:
+def _score(found: Measured, fitted: Any, tested: _Tested) -> None:
     if np.isnan(found.log_likelihood).all():
         return
     try:
-        scores = np.asarray(fitted.score_samples(_take(rows.table, test)), dtype=np.float64)
+        scores = np.asarray(fitted.score_samples(tested.table), dtype=np.float64)
     except SingularModelError as error:
         found.no_density(str(error))
         return
-    found.log_likelihood[test] += scores
-    w = rows.weight[test]
+    found.log_likelihood[tested.at] += scores
+    w = tested.weight
     found.fold_log_likelihood.append(float(w @ scores / w.sum()) if w.sum() > 0 else nan)
 
 
-def _impute(
-    found: Measured, fitted: Any, rows: _Rows, train: Rows, test: Rows, hidden: NDArray[np.bool_]
-) -> None:
-    asked = hidden[test] & (rows.unit > 0)  # (c, d)
-    found.cells[test] += asked.sum(axis=1)
-    if not asked.any() or np.isnan(found.squared_error).all():
+class _Predictions(NamedTuple):
+    """What a model says of held-out cells, (c, d) each; NaN where it says nothing."""
+
+    imputed: Array
+    inside: (
+        NDArray[Any] | None
+    )  # 1 where the truth lies in the 95 % interval; None without intervals
+    log_score: Array | None
+
+
+def _impute(found: Measured, fitted: Any, tested: _Tested) -> None:
+    if not tested.hidden.any() or np.isnan(found.squared_error).all():
         return
-    values = np.where(hidden[test], np.nan, rows.values[test])
-    table = values if rows.table is rows.values else like(_take(rows.table, test), values)
-    answer = impute_cells(
-        fitted, table, values, _moments(rows.values[train], rows.weight[train])[0]
-    )
+    answer = _coded_predictions(found, fitted, tested) or _predictions(fitted, tested)
     if answer is None:
         found.no_imputation("cannot impute cells (no impute, no inverse_transform)")
         return
-    imputed, sd = answer
-    truth = rows.values[test]
-    unit = np.where(rows.unit > 0, rows.unit, 1.0)
-    error = np.where(asked, (imputed - truth) / unit, 0.0)
-    found.squared_error[test] += np.sum(error**2, axis=1)
-    if sd is None:
+    at, asked = tested.at, tested.hidden & ~np.isnan(answer.imputed)
+    numbers = asked & (tested.unit > 0)  # neither constant columns nor levels
+    unit = np.where(tested.unit > 0, tested.unit, 1.0)
+    error = np.where(numbers, (answer.imputed - tested.values) / unit, 0.0)
+    found.cells[at] += numbers.sum(axis=1)
+    found.squared_error[at] += np.sum(error**2, axis=1)
+    if answer.inside is None:
         found.inside[:] = nan
     else:
-        inside = asked & (np.abs(truth - imputed) <= QUANTILE_95 * sd)
-        found.inside[test] += inside.sum(axis=1)
+        found.inside[at] += np.sum(answer.inside, axis=1, where=numbers)
+    if answer.log_score is None:
+        found.log_score[:] = nan
+    else:
+        scored = asked & (tested.unit != 0)
+        found.scored[at] += scored.sum(axis=1)
+        found.log_score[at] += np.sum(answer.log_score, axis=1, where=scored)
+
+
+def _predictions(fitted: Any, tested: _Tested) -> _Predictions | None:
+    """Of a model of numbers: a Gaussian of the imputed mean and standard deviation."""
+    if np.isnan(tested.unit).any():  # what it imputes of levels cannot be compared with codes
+        return None
+    values = np.where(tested.hidden, nan, tested.values)
+    is_array = isinstance(tested.table, np.ndarray)
+    table = values if is_array else like(tested.table, values)
+    answer = impute_cells(fitted, table, values, tested.means)
+    if answer is None:
+        return None
+    imputed, sd = answer
+    if sd is None:
+        return _Predictions(imputed, None, None)
+    deviation = np.abs(tested.values - imputed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = -0.5 * (deviation / sd) ** 2 - np.log(sd * np.sqrt(2.0 * np.pi))
+    unit = np.where(tested.unit > 0, tested.unit, 1.0)
+    # As columns do: no cell costs more than one of that density in units of its column.
+    score = np.maximum(np.nan_to_num(density, nan=-inf), np.log(TINY / unit))
+    return _Predictions(imputed, deviation <= QUANTILE_95 * sd, score)
+
+
+def _coded_predictions(found: Measured, fitted: Any, tested: _Tested) -> _Predictions | None:
+    """Of a model of columns of several kinds, in its own codes; None of another."""
+    fitted = _innermost(fitted)
+    table = getattr(fitted, "table_", None)
+    if table is None:
+        return None
+    model, used = fitted.model_, table.used
+    kept = _coded(table, made_missing(tested.table, tested.hidden))
+    truth = _coded(table, tested.table)[:, : len(used)]
+    for j, own in zip(used, table.columns.kinds, strict=True):
+        if own.is_count or isinstance(own, LevelColumn):
+            found.levels.add(str(table.key(j)))
+    found.used |= {str(table.key(j)) for j in used}
+    scores = model.log_scores(kept, truth)
+    for j, own in enumerate(table.columns.kinds):
+        some = ~np.isnan(truth[:, j])
+        scores[some, j] += own.log_slope(truth[some, j])
+    low, high = model.intervals(kept, 0.95)
+    parts = model.impute(kept), (low <= truth) & (truth <= high), scores
+    full = []
+    for part in parts:
+        full.append(np.full(tested.values.shape, nan))
+        full[-1][:, used] = part
+    return _Predictions(*full)
+
+
+def _coded(table: Any, X: Any) -> Array:
+    return np.asarray(table.source(X).collect(), dtype=np.float64)
+
+
+def _innermost(estimator: Any) -> Any:
+    """The density inside an imputer."""
+    found = getattr(estimator, "estimator_", None)
+    return estimator if found is None else _innermost(found)
+
+
+def _takes_kinds(model: Any) -> bool:
+    """Whether a model is a density of columns of several kinds."""
+    asked = getattr(model, "columns", "numeric")
+    return hasattr(model, "score_samples") and not (isinstance(asked, str) and asked == "numeric")
+
+
+def _note_other_columns(measured: Sequence[Measured]) -> None:
+    """Columns that hold levels for some models, and numbers for others, or are left out."""
+    every = set[str]().union(*(one.used for one in measured))
+    for one in measured:
+        if one.used and one.used < every:
+            left_out = listed([quote(name) for name in sorted(every - one.used)])
+            one.not_at_all(f"leaves out {left_out}, which others describe")
+    others = [one for one in measured if not np.isnan(one.log_score).all()]
+    for one in others:
+        common = set(others[0].levels).intersection(*(each.levels for each in others))
+        own = sorted(one.levels - common)
+        if own:
+            which = listed([quote(name) for name in own])
+            one.notes.append(
+                f"takes {which} for levels or counts, others for numbers: "
+                "probabilities are compared with densities"
+            )
 
 
 def _why_no_density(model: Any) -> str:

@@ -21,7 +21,8 @@ from eigengap.sources import new_frame
 
 FIGURES = (
     "log_likelihood", "log_likelihood_difference", "log_likelihood_se",
-    "rmse", "rmse_difference", "rmse_se", "coverage", "fit_seconds",
+    "rmse", "rmse_difference", "rmse_se", "coverage",
+    "log_score", "log_score_difference", "log_score_se", "fit_seconds",
 )  # fmt: skip
 
 
@@ -64,26 +65,32 @@ class Measured:
     log_likelihood: Array  # (n,) sum over tests; NaN throughout where there is no density
     squared_error: Array  # (n,) sum over held-out cells, in units of their columns' variance
     inside: Array  # (n,) held-out cells within their 95 % interval; NaN without intervals
+    log_score: Array  # (n,) sum over held-out cells, levels too; NaN without distributions
     tests: Array  # (n,) how often the row was tested
-    cells: Array  # (n,) held-out cells it had in all its tests
+    cells: Array  # (n,) held-out cells it had in all its tests, of columns of numbers
+    scored: Array  # (n,) and of columns of every kind
     fold_log_likelihood: list[float] = field(default_factory=list)
     fit_seconds: list[float] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    levels: set[str] = field(default_factory=set)  # columns of levels or counts for this model
+    used: set[str] = field(default_factory=set)  # columns of several kinds that it describes
+    notes: list[str] = field(default_factory=list)  # on how figures compare
 
     @classmethod
     def empty(cls, name: str, n: int) -> Measured:
-        return cls(name, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
+        return cls(name, *np.zeros((7, n)))
 
     def no_density(self, reason: str) -> None:
         self.log_likelihood[:] = nan
         self.reasons.append(reason)
 
     def no_imputation(self, reason: str) -> None:
-        self.squared_error[:] = self.inside[:] = nan
+        self.squared_error[:] = self.inside[:] = self.log_score[:] = nan
         self.reasons.append(reason)
 
     def not_at_all(self, reason: str) -> None:
-        self.log_likelihood[:] = self.squared_error[:] = self.inside[:] = nan
+        self.log_likelihood[:] = self.squared_error[:] = nan
+        self.inside[:] = self.log_score[:] = nan
         self.reasons = [reason]
 
 
@@ -100,14 +107,20 @@ class Comparison:
         From the best, and its standard error, paired over rows.
     rmse : array (m,)
         Root mean squared error of held-out cells, in standard deviations of their columns: imputing
-        the column mean gives about 1.
+        the column mean gives about 1. Of columns of numbers.
     rmse_difference, rmse_se : arrays (m,)
         From the best, and its standard error, paired over rows.
     coverage : array (m,)
-        Share of held-out cells within imputed -+ 1.96 sd.
+        Share of held-out cells of columns of numbers in their 95 % interval.
+    log_score : array (m,)
+        Mean logarithm of the density of held-out values, and of the probability of held-out levels;
+        NaN where a model predicts no distribution.
+    log_score_difference, log_score_se : arrays (m,)
+        From the best, and its standard error, paired over rows.
     fit_seconds : array (m,), mean over the folds
     fold_log_likelihood : array (folds, m)
     reasons : dict of name -> why a figure is missing
+    notes : dict of name -> what to mind where its figures are compared with others'
     best : name of the model of largest log-likelihood; of least rmse where none is a density
     """
 
@@ -121,10 +134,14 @@ class Comparison:
     rmse: Array
     rmse_difference: Array
     rmse_se: Array
+    log_score: Array
+    log_score_difference: Array
+    log_score_se: Array
     coverage: Array
     fit_seconds: Array
     fold_log_likelihood: Array
     reasons: dict[str, str]
+    notes: dict[str, str]
     constant_columns: str
 
     @classmethod
@@ -133,6 +150,7 @@ class Comparison:
     ) -> Comparison:
         scores = [RowMean.of(one.log_likelihood, one.tests, weight) for one in measured]
         errors = [RowMean.of(one.squared_error, one.cells, weight).root() for one in measured]
+        cells = [RowMean.of(one.log_score, one.scored, weight) for one in measured]
         inside = [RowMean.of(one.inside, one.cells, weight).value for one in measured]
         folds = [one.fold_log_likelihood for one in measured]
         return cls(
@@ -142,12 +160,14 @@ class Comparison:
             tuple(one.name for one in measured),
             *_from_best(scores, np.nanargmax),
             *_from_best(errors, np.nanargmin),
+            *_from_best(cells, np.nanargmax),
             coverage=np.array(inside),
             fit_seconds=np.array([np.mean(one.fit_seconds or [nan]) for one in measured]),
             fold_log_likelihood=np.array(
                 [found if len(found) == n_folds else [nan] * n_folds for found in folds]
             ).T,
             reasons={one.name: "; ".join(one.reasons) for one in measured if one.reasons},
+            notes={one.name: "; ".join(one.notes) for one in measured if one.notes},
             constant_columns=constant_columns,
         )
 
@@ -164,11 +184,14 @@ class Comparison:
         parts = [
             self._in_words("Held-out log-likelihood per row", "log_likelihood"),
             self._in_words("Error of held-out cells (rmse in standard deviations)", "rmse"),
+            self._in_words("Log score of a held-out cell", "log_score"),
         ]
+        if self.notes:
+            parts.append("Note: " + _listed(self.notes))
         if self.reasons:
             parts.append("Not measured: " + _listed(self.reasons))
         rows = max(int(np.sum(one.tests > 0)) for one in self.measured)
-        cells = max(int(np.sum(one.cells)) for one in self.measured)
+        cells = max(int(max(np.sum(one.cells), np.sum(one.scored))) for one in self.measured)
         parts.append(
             f"Over {self.n_folds} folds, {rows} test rows and {cells} held-out values; standard "
             "errors are paired over rows and do not hold the variability of the training rows"
@@ -199,9 +222,11 @@ class Comparison:
             ("from best", _with_error(self.log_likelihood_difference, self.log_likelihood_se)),
             ("rmse", _shown(self.rmse, "{:.4g}".format)),
             ("from best", _with_error(self.rmse_difference, self.rmse_se)),
-            ("95 % holds", _shown(100 * self.coverage, "{:.1f} %".format)),
+            ("coverage", _shown(100 * self.coverage, "{:.1f} %".format)),
+            ("log score/cell", _shown(self.log_score, "{:.4g}".format)),
+            ("from best", _with_error(self.log_score_difference, self.log_score_se)),
             ("fit", _shown(self.fit_seconds, _duration)),
-            ("note", [self.reasons.get(name, "") for name in self.names]),
+            ("note", self._remarks()),
         ]
         widths = [max(map(len, [head, *cells])) for head, cells in columns]
         heads, rules = [head for head, _ in columns], ["-" * width for width in widths]
@@ -211,8 +236,12 @@ class Comparison:
             for line in lines
         )
 
+    def _remarks(self) -> list[str]:
+        both = [(self.reasons.get(name), self.notes.get(name)) for name in self.names]
+        return ["; ".join(filter(None, each)) for each in both]
+
     def _columns(self) -> dict[str, Any]:
-        notes = [self.reasons.get(name, "") for name in self.names]
+        notes = self._remarks()
         figures = {name: getattr(self, name) for name in FIGURES}
         return {"model": list(self.names), **figures, "note": notes}
 

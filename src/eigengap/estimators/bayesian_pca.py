@@ -8,16 +8,26 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, require_rank
-from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, Solved, log_jacobian
+from eigengap.estimators.shared.linear import (
+    FitSpec,
+    LinearGaussianEstimator,
+    Solved,
+    SolvedColumns,
+    log_jacobian,
+    require_width,
+)
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.fitting.columns.bayesian import fit_bayesian_columns
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
+from eigengap.persistence.checkpoint import FileCheckpointer
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 
-PRIOR = [field.name for field in fields(Prior)]  # parameters of the same names
+PRIOR = [f.name for f in fields(Prior) if f.name != "free"]  # parameters of the same names
 
 
 class BayesianPCA(LinearGaussianEstimator):
@@ -80,12 +90,20 @@ class BayesianPCA(LinearGaussianEstimator):
     trace_ : Trace
         `objective` (the ELBO), `change` and `seconds` of every round, as arrays.
     n_iter_, converged_, spectrum_
+    kinds_, levels_, underlying_names_, table_
+        The kind of every column, the levels of those that have some, the names of the Gaussian
+        variables, and the coded table behind them; only if `columns` is not "numeric".
 
     Notes
     -----
     The ELBO never falls, also where a component is removed: that happens only if it is no lower
     without it. Densities and intervals: see `eigengap.models.gaussian.bayesian` for what is exact
     in them.
+
+    With `columns` other than "numeric" this is Bayesian PCA of the Gaussian variables behind the
+    columns: loadings, axes, mean, noise and `bayesian_` are those of these variables
+    (`underlying_names_`), and `scale` has no effect. The ELBO is approximate, by expectation
+    propagation, and may fall; the fit has converged where its gradient is small (docs/columns.md).
 
     Examples
     --------
@@ -128,6 +146,7 @@ class BayesianPCA(LinearGaussianEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
         checkpoint: Any = None,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -139,13 +158,16 @@ class BayesianPCA(LinearGaussianEstimator):
         return super().sample(n_samples, random_state)
 
     @property
-    def _drawn_from(self) -> BayesianLinearGaussian:
-        return self.bayesian_
+    def _drawn_from(self) -> Any:
+        return self.bayesian_ if self.table_ is None else self.model_
 
     @property
-    def predictive_(self) -> BayesianLinearGaussian:
-        """The posterior, which `impute` and `sample_imputations` use."""
-        return self.bayesian_
+    def predictive_(self) -> Any:
+        """The posterior, which `impute` and `sample_imputations` use.
+
+        Of columns of several kinds it is part of `model_`.
+        """
+        return self.bayesian_ if self.table_ is None else self.model_
 
     @property
     def alpha_(self) -> Array:
@@ -165,8 +187,29 @@ class BayesianPCA(LinearGaussianEstimator):
         if not isinstance(self.n_components, str):
             require_rank(self.n_components, source)
             most = int(self.n_components)
-        prior = Prior(**{name: getattr(self, name) for name in PRIOR})
-        return fit_bayesian(source, most, noise=self.noise, prior=prior, options=options), None
+        fit = fit_bayesian(source, most, noise=self.noise, prior=self._prior(), options=options)
+        return fit, None
+
+    def _fit_coded(
+        self, source: Source, table: CodedTable, checkpointer: FileCheckpointer | None
+    ) -> SolvedColumns:
+        most = None
+        if not isinstance(self.n_components, str):
+            most = int(self.n_components)
+            require_width(most, table.columns)
+        with self._options(checkpointer) as options:
+            model, fit = fit_bayesian_columns(
+                source,
+                table.columns,
+                most,
+                noise=self.noise,
+                prior=self._prior(),
+                options=options,
+            )
+        return model, fit, None
+
+    def _prior(self) -> Prior:
+        return Prior(**{name: getattr(self, name) for name in PRIOR})
 
     def _finish(self, source: Source, fit: GaussianFit) -> None:
         assert isinstance(fit, BayesianFit)

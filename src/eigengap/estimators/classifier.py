@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from math import nan
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -15,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
+from eigengap.estimators.shared.base import keep_parameters, map_rows
 from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
@@ -25,9 +27,12 @@ from eigengap.exceptions import (
     UnboundedLikelihoodWarning,
     UnitsWarning,
 )
+from eigengap.fitting.columns.classes import pseudo_rows, shared_columns
+from eigengap.fitting.columns.kinds import Continuous
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.selection.coded_table import CodedTable
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.prediction import (
     ClassRows,
@@ -51,6 +56,8 @@ from eigengap.wording import listed
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line
 WAYS_OUT = "leave the class out, or merge it with another"
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
+
+Fit = Callable[[Any, ArraySource], Any]  # an estimator, fitted to the rows of a class
 
 
 class PPCAClassifier(ClassifierMixin, Predictor):
@@ -88,11 +95,23 @@ class PPCAClassifier(ClassifierMixin, Predictor):
     class_prior_ : array of shape (n_classes,)
     models_ : list of estimators
         The fitted density of each class, in units of `scale_`.
+    kinds_, levels_ : dict
+        The kind of every column, and the levels of those that have some; only where `columns` is
+        not "numeric".
     scale_ : array of shape (n_features,) or None
     cv_errors_ : dict of int to float
         Share of held-out rows classified wrongly, by number of components; only if
         n_components="auto".
     n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    With columns of several kinds the classes share maps and thresholds, which are learned from all
+    rows: of the maps of a continuous column the one under which the values of each class are most
+    nearly Gaussian. A class gets one more observation of every column of levels or counts, spread
+    over its values as they are in all rows, so that a level that it has never had does not decide
+    alone: of a single column of levels P(level | class) = (n_level + share_level) / (n + 1).
+    A class of n rows has no more than n - 2 components. `scale` has no effect then.
 
     Examples
     --------
@@ -126,6 +145,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         n_init: int = 1,
         random_state: Any = None,
         verbose: bool | int = False,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -141,11 +161,12 @@ class PPCAClassifier(ClassifierMixin, Predictor):
             Classes, numbers or strings. Of a row without any observed value the class counts in
             `class_prior_`, and nothing else.
         """
-        everything = self._table(X, sample_weight)
+        table, everything = self._read(X, sample_weight)
         labels = self._labels(y, everything)
         source = everything.present()
         source.require_fit(min_rows=2)
-        warn_of_codes(source)
+        if table is None:
+            warn_of_codes(source)
         weight = frequencies(everything)
         classes, code = np.unique(labels[weight > 0], return_inverse=True)
         counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
@@ -153,18 +174,26 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         code = code[everything.is_present()[weight > 0]]
         for label in classes[np.bincount(code, minlength=len(classes)) == 0]:
             raise ValueError(f"class {show(label)} has no row with an observed value: {WAYS_OUT}")
-        unit = column_scale(source) if self.scale else None
+        unit, fit = None, fit_source
+        if table is not None:
+            shared = _Shared.of(table, self.columns, source, code)
+            table, fit = shared.table, shared.fit
+        elif self.scale:
+            unit = column_scale(source)
         scaled = source if unit is None else in_memory(Rescaled(source, unit))
+        d = None if table is None else len(table.used)
         parts = [
-            ClassRows(f"class {show(label)}", scaled.only(np.flatnonzero(code == k)))
+            ClassRows(f"class {show(label)}", scaled.only(np.flatnonzero(code == k)), d)
             for k, label in enumerate(classes)
         ]
         for part in parts:
             self._require_rows(part)
-        errors = classification_errors(parts, self._trial_densities) if self._adapts else None
+        densities = partial(self._trial_densities, fit)
+        most = None if table is None else table.columns.width
+        errors = classification_errors(parts, densities, most) if self._adapts else None
         q = best(errors) if errors else 1
-        models = self._fit_classes(parts, {"n_components": q} if self._adapts else {})
-        keep_features(self, X, source)
+        models = self._fit_classes(parts, {"n_components": q} if self._adapts else {}, fit)
+        self._keep_columns(X, source, table)
         self.classes_, self.class_prior_ = classes, prior
         self.scale_, self.models_ = unit, models
         self._keep_errors(errors)
@@ -206,19 +235,19 @@ class PPCAClassifier(ClassifierMixin, Predictor):
 
     def _require_rows(self, part: ClassRows) -> None:
         observed = part.source.observed()
-        if observed.count < 2:
+        if observed.count < (1 if self._takes_kinds else 2):
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
                 f"a density: {WAYS_OUT}"
             )
-        if observed.sum_w <= 1.0:
+        if observed.sum_w <= 1.0 and not self._takes_kinds:
             raise DataError(
                 f"sample_weight sums to {observed.sum_w:g} in {part.name}, but weights are "
                 "frequencies: rows that count once or less in all have no variance. Raise these "
                 "weights, or leave the class out",
                 value=observed.sum_w,
             )
-        missing = np.flatnonzero(observed.per_column == 0)
+        missing = np.flatnonzero(observed.per_column[: part.n_columns] == 0)
         if len(missing):
             named = column(part.source.names, int(missing[0]))
             raise ValueError(
@@ -226,49 +255,57 @@ class PPCAClassifier(ClassifierMixin, Predictor):
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and int(q) > observed.count - 2:
+        given = self.estimator is not None or not isinstance(q, Integral)
+        if not given and not self._takes_kinds and int(q) > observed.count - 2:
             raise ValueError(
                 f"{part.name} has {observed.count:g} rows, too few for n_components={q}: a density "
                 f"with {q} components needs {q + 2} rows. Give fewer, or "
                 '"auto", which adapts to each class'
             )
 
-    def _fit_classes(self, parts: list[ClassRows], settings: dict[str, Any]) -> list[Any]:
+    def _fit_classes(self, parts: list[ClassRows], settings: dict[str, Any], fit: Fit) -> list[Any]:
         """The density of each class; one whose rows lie on a line takes the others' mean noise."""
-        models = [self._fit_class(part, settings) for part in parts]
+        models = [self._fit_class(part, settings, fit) for part in parts]
         weight = [part.source.observed().sum_w for part in parts]
         least = FEWEST_FOR_NOISE if self.estimator is None else 0
         proper = [k for k, model in enumerate(models) if _has_density(model) and weight[k] >= least]
         rest = sorted(set(range(len(models))) - set(proper))
         if not rest:
             return models
-        lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
-        if proper:
-            noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
-            lent = float(np.average(noise, weights=[weight[k] for k in proper]))
+        borrowed: dict[str, Any]
+        if self._takes_kinds:  # u are in units of their deviations within classes
+            proper, borrowed = proper or rest, {"n_components": 0, "noise_variance": 1.0}
+        else:
+            mean = float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
+            lent = LEAST_NOISE * mean
+            if proper:
+                noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
+                lent = float(np.average(noise, weights=[weight[k] for k in proper]))
+            borrowed = {**settings, "n_components": 1, "noise_variance": lent}
         warn(
             f"the rows of {listed([parts[k].name for k in rest])} are too few or too much alike "
             "to determine a noise variance: "
             + ("the mean of the other classes is used" if proper else "a small one is used"),
             NoiseFloorWarning,
         )
-        borrowed = {**settings, "n_components": 1, "noise_variance": lent}
         for k in rest:
             with warnings_about(parts[k].name, but=self._settled):
-                models[k] = _fitted(PPCA(**borrowed), parts[k].source)
+                models[k] = fit(PPCA(**borrowed), parts[k].source)
         return models
 
-    def _fit_class(self, part: ClassRows, settings: dict[str, Any]) -> Any:
-        settings = dict(settings)
+    def _fit_class(self, part: ClassRows, settings: dict[str, Any], fit: Fit) -> Any:
+        settings, q = dict(settings), self.n_components
+        if self._takes_kinds and isinstance(q, Integral) and not settings:
+            settings["n_components"] = max(0, min(int(q), int(part.source.observed().sum_w) - 2))
         if self._adapts:  # a class of few rows has fewer components than the others
             observed = part.source.observed()
             most = min(int(observed.sum_w) - 2, observed.rows, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
-            model = _fitted(self._density(scale=False).set_params(**settings), part.source)
+            model = fit(self._density(scale=False).set_params(**settings), part.source)
             while self._adapts and not _has_density(model) and model.n_components_ > 1:
                 settings["n_components"] = model.n_components_ - 1
-                model = _fitted(self._density(scale=False).set_params(**settings), part.source)
+                model = fit(self._density(scale=False).set_params(**settings), part.source)
         if not self._adapts and not _has_density(model):
             raise ValueError(
                 f"{part.name} has no density: its {part.source.n_rows} rows lie in a plane of few "
@@ -276,9 +313,9 @@ class PPCAClassifier(ClassifierMixin, Predictor):
             )
         return model
 
-    def _trial_densities(self, parts: list[ClassRows], q: int, rows: Rows) -> Array:
+    def _trial_densities(self, fit: Fit, parts: list[ClassRows], q: int, rows: Rows) -> Array:
         """ln p(x | k) (m, K) by loose fits of q components, for cross-validation."""
-        return _densities(self._fit_classes(parts, self._loose(q)), rows)
+        return _densities(self._fit_classes(parts, self._loose(q), fit), rows)
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -323,7 +360,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
     def _log_joint(self, X: Any) -> Array:
         """ln pi_k p(x | k): (n, K)."""
         check_is_fitted(self, "models_")
-        source = source_of_new(self, X, missing_values=self.missing_values)
+        source = self._new(X)
         with np.errstate(divide="ignore"):  # a prior of 0 excludes its class
             log_prior = np.log(self.class_prior_)
         return map_rows(source, self._log_densities) + log_prior
@@ -343,11 +380,46 @@ class PPCAClassifier(ClassifierMixin, Predictor):
 
 def _densities(models: list[Any], rows: Rows) -> Array:
     """ln p(x | k): (c, K)."""
-    return np.column_stack([model.score_samples(rows) for model in models])
+    coded = [getattr(model, "table_", None) is not None for model in models]
+    of = [
+        m.model_.log_likelihood if c else m.score_samples
+        for m, c in zip(models, coded, strict=True)
+    ]
+    return np.column_stack([log_density(rows) for log_density in of])
 
 
-def _fitted(estimator: Any, source: ArraySource) -> Any:
+def fit_source(estimator: Any, source: ArraySource) -> Any:
     return fit_rows(estimator, source.collect(), source.names, weight=source.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """Columns that the classes share, and what each class gets besides its rows."""
+
+    table: CodedTable
+    columns: Any  # as the user asked for them
+    extra: Array  # (m, d) rows
+    weight: Array  # (m,)
+
+    @classmethod
+    def of(cls, table: CodedTable, asked: Any, source: ArraySource, code: NDArray[np.intp]) -> Self:
+        values = np.asarray(source.collect(), dtype=np.float64)
+        weight, columns = frequencies(source), table.columns
+        chosen = [kind == Continuous() for kind in table.kinds]
+        free = np.array(chosen, dtype=bool)[table.used]
+        shared = shared_columns(columns, values, weight, code, free)
+        extra = pseudo_rows(columns, values, weight)
+        return cls(replace(table, columns=shared), asked, *extra)
+
+    def fit(self, estimator: Any, source: ArraySource) -> Any:
+        """The density of a class, fitted to its rows and the others."""
+        rows = np.concatenate([source.collect(), self.extra])
+        weight = np.concatenate([frequencies(source), self.weight])
+        estimator.set_params(columns=self.columns)
+        estimator._fit_table(ArraySource(rows, weight=weight, names=source.names), self.table)
+        own = source.observed().sum_w  # the others are none that anybody has counted
+        estimator.spectrum_ = replace(estimator.spectrum_, sum_w=own)
+        return estimator
 
 
 def _has_density(estimator: Any) -> bool:

@@ -18,7 +18,6 @@ from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator, Solved, f
 from eigengap.estimators.shared.parameters import CONSTRAINTS
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
-from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.fit import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
@@ -95,6 +94,17 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         matrix.
     rank_choice_ : RankChoice
         Only if n_components is "auto" or None.
+    kinds_, levels_, underlying_names_, table_
+        The kind of every column, the levels of those that have some, the names of the Gaussian
+        variables, and the coded table behind them; only if `columns` is not "numeric".
+
+    Notes
+    -----
+    With `columns` other than "numeric" this is factor analysis of the Gaussian variables behind
+    the columns, of polychoric correlations where these are ordinal. Loadings, mean and noise are
+    those of these variables (`underlying_names_`), `scale` has no effect, and a `rotation` is found
+    from standardised loadings. `log_likelihood_` is approximate, by expectation propagation
+    (docs/columns.md).
 
     Examples
     --------
@@ -137,11 +147,14 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         random_state: Any = 0,
         verbose: bool | int = False,
         checkpoint: Any = None,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
 
     def unit_of_rotation(self, source: Source) -> Array | None:
         """(d,) by which loadings are divided for their rotation; None leaves them in data units."""
+        if self.rotation is not None and self.table_ is not None:
+            return np.sqrt(self.model_.gaussian.variances())  # u have no units of the user's
         if self.rotation is None or not (self.scale or self.kaiser):
             return None
         return self.scale_ if self.scale else self._column_scale(source)
@@ -150,7 +163,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         super()._finish(source, fit)
         self.heywood_ = fit.at_floor
         if fit.at_floor:
-            warn(_heywood(source, fit), HeywoodWarning)
+            warn(self._heywood(source, fit), HeywoodWarning)
         unit = self.unit_of_rotation(source)
         self.rotation_ = rotate(self.model_.W, self.rotation, unit=unit, normalize=self.kaiser)
         if self.rotation is not None and unit is None:
@@ -167,8 +180,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        loadings = self.rotation_.loadings
-        return decoded(self._latents(X), lambda Z: Z @ loadings.T + self.model_.mu)
+        return self._rows_at(self._latents(X), self.rotation_.loadings)
 
     def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the (rotated) factors of every row, missing values marginalised."""
@@ -203,6 +215,13 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
 
     loglike_ = property(lambda self: [float(value) for value in self.trace_.objective])
 
+    def _heywood(self, source: Source, fit: GaussianFit) -> str:
+        variance, names = source.reduce(ColumnMoments.of).variance, source.names
+        if self.table_ is not None:
+            variance = np.repeat(variance, self.table_.columns.widths)
+            names = self.table_.underlying_names
+        return _heywood(fit, variance, names)
+
     def _spec(self) -> FitSpec:
         return FitSpec(
             self._fit_model,
@@ -232,15 +251,14 @@ def _warn_of_units(source: Source, model: LinearGaussian) -> None:
         )
 
 
-def _heywood(source: Source, fit: GaussianFit) -> str:
+def _heywood(fit: GaussianFit, variance: Array, names: tuple[str, ...] | None) -> str:
     """Words for columns without noise of their own, constant ones apart."""
-    variance = source.reduce(ColumnMoments.of).variance
     constant = [j for j in fit.at_floor if not variance[j] > 0.0]
     explained = [j for j in fit.at_floor if variance[j] > 0.0]
     parts = []
     if explained:
         fewer = "Fewer factors, or leaving" if fit.model.q > 1 else "Leaving"
-        named = named_columns(source.names, explained)
+        named = named_columns(names, explained)
         parts.append(
             f"Heywood case: the factors explain {named} entirely, so "
             "that the noise variance there lies at its floor. "
@@ -248,7 +266,5 @@ def _heywood(source: Source, fit: GaussianFit) -> str:
         )
     if constant:
         are = "is" if len(constant) == 1 else "are"
-        parts.append(
-            f"{named_columns(source.names, constant)} {are} constant, without noise or loadings"
-        )
+        parts.append(f"{named_columns(names, constant)} {are} constant, without noise or loadings")
     return "; ".join(parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from math import log, nan
 from numbers import Integral
 from operator import attrgetter
@@ -19,7 +21,9 @@ from eigengap.estimators.shared.base import (
     keep_parameters,
     map_rows,
     progress_of,
+    require_count,
     require_rank,
+    seed_of,
 )
 from eigengap.estimators.shared.density import (
     DensityEstimator,
@@ -27,8 +31,10 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
+from eigengap.estimators.shared.linear import columns_not_converged, require_width
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
+from eigengap.fitting.columns.mixture import fit_column_mixture
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
     MixtureFit,
@@ -38,11 +44,14 @@ from eigengap.fitting.mixture.fit import (
     n_parameters,
 )
 from eigengap.linalg import Array
+from eigengap.models.columns.mixture import ColumnMixture
+from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
@@ -99,7 +108,8 @@ class MixturePPCA(DensityEstimator):
         Components in the end: one that loses its rows is started anew on rows that the others
         explain badly, and dropped, with a warning, if it dies again and again.
     model_ : MixtureOfLinearGaussians
-        The fitted density, in data units; `model_.models` are its components.
+        The fitted density, in data units; `model_.models` are its components. Of columns of several
+        kinds a ColumnMixture, whose `components` are models of the columns.
     component_rows_ : array of shape (n_mixture_,)
         Rows of each component, by weight and responsibility.
     log_likelihood_ : float
@@ -108,6 +118,9 @@ class MixturePPCA(DensityEstimator):
         `objective`, `change` and `seconds` (since the fit began) of the EM steps that led to the
         result.
     n_iter_, converged_
+    kinds_, levels_, underlying_names_, table_
+        The kind of every column, the levels of those that have some, the names of the Gaussian
+        variables, and the coded table behind them; only if `columns` is not "numeric".
 
     See Also
     --------
@@ -121,6 +134,12 @@ class MixturePPCA(DensityEstimator):
     and with one component this is the `transform` of PPCA. Together with `predict_proba` it is all
     that `reconstruct` needs; there is no `inverse_transform`, for coordinates alone do not
     determine which component's mean to add.
+
+    With `columns` other than "numeric" this is a mixture behind the columns: means, covariances,
+    loadings and noise are those of the Gaussian variables (`underlying_names_`), whose maps and
+    thresholds all components share, and `scale` has no effect. With n_components=0 and nominal
+    columns it is latent class analysis. `log_likelihood_` is approximate, by expectation
+    propagation (docs/columns.md).
 
     Examples
     --------
@@ -151,7 +170,7 @@ class MixturePPCA(DensityEstimator):
     _takes_cell_sd = False
     _fits_scatter = False
 
-    model_: MixtureOfLinearGaussians
+    model_: Any  # MixtureOfLinearGaussians, or ColumnMixture of columns of several kinds
     evidence_: tuple[ObservationPattern, ...]  # which values each component was fitted to
 
     def __init__(
@@ -170,12 +189,13 @@ class MixturePPCA(DensityEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
         checkpoint: Any = None,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
-    def _ranks(self, source: Source) -> list[int] | None:
+    def _ranks(self, source: Source, columns: Columns | None = None) -> list[int] | None:
         """Ranks of the components as asked for, None where they are to be found."""
         rows, K = source.observed().count, int(self.n_mixture)
         if rows < K:
@@ -194,14 +214,23 @@ class MixturePPCA(DensityEstimator):
             )
         if not all(isinstance(q, Integral) and int(q) >= 0 for q in ranks):
             raise ValueError(f"n_components={asked!r} must list whole numbers, 0 or more")
-        require_rank(max(map(int, ranks)), source)
+        if columns is None:
+            require_rank(max(map(int, ranks)), source)
+        else:
+            require_width(max(map(int, ranks)), columns)
         return list(map(int, ranks))
 
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None) -> MixtureFit:
-        ranks = self._ranks(rows)
+        ranks, K = self._ranks(rows), int(self.n_mixture)
+        with self._options(checkpointer) as options:
+            shared = self.shared_noise
+            return fit_mixture(rows, K, ranks, self.noise, shared_noise=shared, options=options)
+
+    @contextmanager
+    def _options(self, checkpointer: FileCheckpointer | None) -> Iterator[MixtureOptions]:
         seed = self._seed(checkpointer)
         with progress_of(self, checkpointer) as watch:
-            options = MixtureOptions(
+            yield MixtureOptions(
                 tol=self.tol,
                 max_iter=self.max_iter,
                 n_init=self.n_init,
@@ -209,26 +238,41 @@ class MixturePPCA(DensityEstimator):
                 seed=seed,
                 watch=watch,
             )
-            return fit_mixture(
-                rows,
-                int(self.n_mixture),
+
+    def _fit_coded(
+        self, source: Source, table: CodedTable, checkpointer: FileCheckpointer | None
+    ) -> tuple[ColumnMixture, MixtureFit]:
+        ranks, K = self._ranks(source, table.columns), int(self.n_mixture)
+        asked = [getattr(table.kinds[j], "transform", None) for j in table.used]
+        with self._options(checkpointer) as options:
+            return fit_column_mixture(
+                source,
+                table.columns,
+                K,
                 ranks,
                 self.noise,
                 shared_noise=self.shared_noise,
+                chosen=np.array([each == "auto" for each in asked]),
                 options=options,
             )
+
+    def _keep_coded(self, source: Source, found: tuple[ColumnMixture, MixtureFit]) -> None:
+        model, fit = found
+        self.__dict__.pop("evidence_", None)  # of an earlier fit to numbers
+        self._keep_fit(fit)
+        self.scale_, self.model_ = None, model
+        assert self.table_ is not None
+        self.table_ = replace(self.table_, columns=model.columns)  # whose maps the fit may change
+        warn_of_unlinked(source, len(model.columns.kinds))  # what comes after is no column
+        self._warn(fit)
 
     def _keep(self, source: Source, fit: MixtureFit, unit: Array | None) -> None:
         scaled = source if unit is None else Rescaled(source, unit)
         self.scale_ = unit
         self.model_ = fit.model if unit is None else fit.model.rescaled(unit)
-        self.log_likelihood_ = fit.log_likelihood
+        self._keep_fit(fit)
         if unit is not None:  # what standardising added
             self.log_likelihood_ -= float(fit.observed_w @ np.log(unit))
-        self.converged_ = fit.converged
-        self.n_iter_ = max(fit.n_iter, 1)
-        self.trace_ = fit.trace
-        self.component_rows_ = fit.component_sum_w
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
         warn_of_unlinked(source)
         if self.noise == "isotropic" and unit is None:
@@ -236,6 +280,13 @@ class MixturePPCA(DensityEstimator):
         if self.noise == "isotropic":
             warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
         self._warn(fit)
+
+    def _keep_fit(self, fit: MixtureFit) -> None:
+        self.log_likelihood_ = fit.log_likelihood
+        self.converged_ = fit.converged
+        self.n_iter_ = max(fit.n_iter, 1)
+        self.trace_ = fit.trace
+        self.component_rows_ = fit.component_sum_w
 
     def _warn(self, fit: MixtureFit) -> None:
         if self.n_mixture > fit.model.K:
@@ -255,7 +306,9 @@ class MixturePPCA(DensityEstimator):
                 "shared_noise=True, help",
                 NoiseFloorWarning,
             )
-        if not fit.converged:
+        if not fit.converged and self.table_ is not None and fit.n_iter < self.max_iter:
+            warn(columns_not_converged(type(self).__name__, fit.n_iter), ConvergenceWarning)
+        elif not fit.converged:
             warn(
                 f"{type(self).__name__} did not converge in {self.max_iter} steps (last change "
                 f"{fit.trace.change[-1]:.1e}); {words().more_steps(self.max_iter)}",
@@ -301,7 +354,10 @@ class MixturePPCA(DensityEstimator):
             The component of each row. As in scikit-learn's mixtures, but the rows are in random
             order.
         """
-        return super().sample(n_samples, random_state)
+        check_is_fitted(self, "model_")
+        require_count("n_samples", n_samples, "rows")
+        X, y = self.model_.sample(n_samples, np.random.default_rng(seed_of(random_state)))
+        return (X if self.table_ is None else self.table_.rows(X)), y
 
     # How good ------------------------------------------------------------------------------
 
@@ -310,7 +366,9 @@ class MixturePPCA(DensityEstimator):
 
         The number of rows is the mean number in which a column is observed.
         """
-        rows = float(np.mean(self._source(X).reduce(ColumnMoments.of).sum_w))
+        # Columns of details, limits of values for instance, come last.
+        d = None if self.table_ is None else len(self.table_.used)
+        rows = float(np.mean(self._source(X).reduce(ColumnMoments.of).sum_w[:d]))
         return -2.0 * float(np.sum(self.score_samples(X))) + self.n_parameters_ * log(rows)
 
     def aic(self, X: Any) -> float:
@@ -347,31 +405,44 @@ class MixturePPCA(DensityEstimator):
 
     @property
     def n_parameters_(self) -> int:
-        """Free parameters of the fitted mixture."""
-        return n_parameters(self.model_, self.noise, self.shared_noise)
+        """Free parameters of the fitted mixture, without those of the columns' maps."""
+        free = 0 if self.table_ is None else int(np.sum(self.table_.columns.free_scale))
+        return n_parameters(self._gaussian, self.noise, self.shared_noise, known=free)
+
+    @property
+    def _gaussian(self) -> MixtureOfLinearGaussians:
+        """The mixture; of columns of several kinds that of the variables behind them."""
+        model: Any = self.model_
+        found: MixtureOfLinearGaussians = model if self.table_ is None else model.gaussian
+        return found
 
     @property
     def means_(self) -> Array:
-        return np.stack([model.mu for model in self.model_.models])
+        return np.stack([model.mu for model in self._gaussian.models])
 
     @property
     def mean_(self) -> Array:
         """Mean of the whole mixture: (n_features,)."""
-        return self.model_.mean()
+        return self._gaussian.mean()
 
     @property
     def covariances_(self) -> Array:
-        return np.stack([model.covariance() for model in self.model_.models])
+        return np.stack([model.covariance() for model in self._gaussian.models])
 
     @property
     def loadings_(self) -> tuple[Array, ...]:
-        return tuple(model.W for model in self.model_.models)
+        return tuple(model.W for model in self._gaussian.models)
 
     @property
     def noise_variance_(self) -> Array:
-        psi = np.stack([model.psi for model in self.model_.models])
+        psi = np.stack([model.psi for model in self._gaussian.models])
         psi = psi if self.scale_ is None else psi / self.scale_**2
-        return psi if self.noise == "diagonal" else psi[:, 0]
+        if self.noise == "diagonal":
+            return psi
+        own = np.zeros(psi.shape[1], dtype=bool)
+        if self.table_ is not None:  # of the variables whose scale the data determine
+            own = self.table_.columns.free_scale
+        return psi[:, 0] if own.all() else psi[:, np.argmin(own)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

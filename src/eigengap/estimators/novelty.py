@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
+    coded_of_new,
     keep_features,
     keep_parameters,
     like_input,
@@ -22,24 +23,32 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.mixed import with_kinds
 from eigengap.estimators.shared.sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.exceptions import SingularModelError
+from eigengap.inference import column_novelty
+from eigengap.inference import novelty as gaussian_novelty
 from eigengap.inference.novelty import (
     Explanation,
     NoveltyStatistics,
     distances_of,
-    explain,
-    log_p,
-    reference_of,
     scaled_to_median,
     weighted_quantile,
 )
 from eigengap.linalg import Array
+from eigengap.models.columns.model import ColumnModel
 from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.novelty import Distances, Name
+from eigengap.models.gaussian.novelty import Name
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import Source, as_source, column, library_of, missing_codes
+from eigengap.sources import (
+    Source,
+    as_source,
+    column,
+    library_of,
+    missing_codes,
+    open_table,
+)
 
 
 class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
@@ -65,12 +74,14 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : the fitted model
-    core_ : LinearGaussian
+    core_ : LinearGaussian or ColumnModel
         What ordinary rows follow: the model of `estimator_`, or the bulk of its Student rows.
     offset_ : float
         `decision_function` is `score_samples` less this.
     reference_ : Reference
         The distributions behind the p-values.
+    kinds_ : dict
+        The kind of every column; only where `columns`, or the estimator's, is not "numeric".
     n_features_in_, feature_names_in_
 
     Notes
@@ -89,6 +100,13 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     x 40, 30 x 60 and 50 x 100, where PPCA has 4 to 7 %. The rows of the fit itself look more
     ordinary than new ones: expect fewer than alpha of them below alpha. Data that are not Gaussian
     have heavier tails: on real tables 6 to 14 % of held-out rows lay below 0.05.
+
+    With columns of several kinds every cell is compared with what the cells before it lead one to
+    expect: its deviance -2 ln p has a mean and a variance that the model knows, whatever its kind.
+    Their sum is scaled to be a D2 (`eigengap.models.columns.deviance`) with degrees of freedom that
+    need not be whole, and the same F distributions apply. 4 to 6 % of ordinary new rows have
+    p < 0.05 after fits to 60 rows and more; rows of a few yes-or-no columns have few different
+    p-values. T2 and SPE are those of the continuous columns.
 
     Outliers in the training data widen the model and mask themselves. Where there may be more than
     a few, use FactorAnalysis(distribution="student"): it is fitted to the bulk, and p-values are
@@ -124,34 +142,44 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         contamination: float | str = "auto",
         alpha: float = 0.05,
         missing_values: Any = nan,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        is_numeric = isinstance(self.columns, str) and self.columns == "numeric"
+        return tags if is_numeric else with_kinds(tags)
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model and set the threshold."""
-        estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
-        if missing_codes(self.missing_values):
-            estimator.set_params(missing_values=self.missing_values)
+        estimator = self._asked()
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         estimator.fit(X, **weights)
-        model = getattr(estimator, "model_", None)
-        if not isinstance(model, LinearGaussian):
+        core: Any = getattr(estimator, "model_", None)
+        if isinstance(core, ColumnModel):
+            table = estimator.table_
+            how = {"missing_values": [*table.schema.missing, *table.schema.missing_texts]}
+            rows = open_table(X, **how, **weights).source(table.schema, table.used)
+            source = rows.present()
+        elif isinstance(core, LinearGaussian):
+            source = as_source(X, missing_values=_codes(estimator), **weights).present()
+        else:
             raise ValueError(
                 f"{type(estimator).__name__} has no linear-Gaussian density, which T2, SPE and "
                 "their p-values need; use PPCA or FactorAnalysis"
             )
-        source = as_source(X, missing_values=_codes(estimator), **weights).present()
-        core = model
-        if isinstance(model, StudentLinearGaussian):
-            found = map_rows(source, partial(distances_of, model=model.gaussian))
-            core = scaled_to_median(model.gaussian, found, source.weight)
-        law = reference_of(core, source)
+        if isinstance(core, StudentLinearGaussian):
+            found = map_rows(source, partial(distances_of, model=core.gaussian))
+            core = scaled_to_median(core.gaussian, found, source.weight)
+        law = _novelty(core).reference_of(core, source)
         offset = float(np.log(self.alpha))
         if not isinstance(self.contamination, str):
-            scores = map_rows(source, partial(log_p, model=core, law=law))
+            scores = map_rows(source, partial(_novelty(core).log_p, model=core, law=law))
             offset = weighted_quantile(scores, source.weight, float(self.contamination))
-        keep_features(self, X, source)  # only now: a fit may fail
+        table = getattr(estimator, "table_", None)
+        keep_features(self, X, source if table is None else table)  # only now: a fit may fail
         self.estimator_, self.core_, self.reference_, self.offset_ = estimator, core, law, offset
         return self
 
@@ -160,6 +188,7 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Array:
         """Logarithm of the p-value of D2, 0 for a row without any observed value: (n_samples,)."""
         source = self._source(X)
+        log_p = _novelty(self.core_).log_p
         return map_rows(source, partial(log_p, model=self.core_, law=self.reference_))
 
     def p_values(self, X: Any) -> Array:
@@ -183,15 +212,9 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
             `D2`, `T2` and `SPE`, each with `value`, `dof`, `p_value` and `log_p` (n_samples,). A
             row with no more observed values than components has no SPE: 0, with p-value 1.
         """
-        source = self._source(X)
-
-        def distances(rows: Array) -> Array:
-            found = novelty.distances(self.core_, rows)
-            return np.column_stack([found.T2, found.SPE, found.observed, found.rank])
-
-        T2, SPE, observed, rank = map_rows(source, distances).T
-        found = Distances(T2, SPE, observed.astype(np.intp), rank.astype(np.intp))
-        return NoveltyStatistics.of(found, self.reference_)
+        own = _novelty(self.core_)
+        parts = map_rows(self._source(X), partial(own.parts_of, model=self.core_))
+        return own.statistics_of(parts, self.reference_)
 
     # Which column --------------------------------------------------------------------------
 
@@ -213,6 +236,11 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         if of not in get_args(Name):
             raise ValueError(f'of must be "D2", "T2" or "SPE", got {of!r}')
         source = self._source(X)
+        if isinstance(self.core_, ColumnModel):
+            raise ValueError(
+                "contributions are shares of a squared distance, which levels and counts have no "
+                "part in; explain() names the cells of any kind that are unexpected"
+            )
         self._require_noise(source)
         shares = map_rows(source, lambda x: novelty.contributions(self.core_, x, of))
         return like_input(self, X, shares)
@@ -240,17 +268,41 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k, the number of cells to name, must be a positive integer, got {k}")
         source = self._source(X)
-        self._require_noise(source)
         values = map_rows(source, lambda x: x)
-        names = list(map(str, getattr(self, "feature_names_in_", [])))
-        names = names or [f"x{j}" for j in range(values.shape[1])]
         labels = list(X.index) if library_of(X) == "pandas" else list(range(len(values)))
-        return explain(values, k, names, labels, self.core_, self.reference_)
+        model, law = self.core_, self.reference_
+        if isinstance(model, ColumnModel):
+            table = self.estimator_.table_
+            return column_novelty.explain(values, k, table, labels, model, law)
+        self._require_noise(source)
+        names = list(map(_named, getattr(self, "feature_names_in_", range(values.shape[1]))))
+        return gaussian_novelty.explain(values, k, names, labels, model, law)
 
     # ---------------------------------------------------------------------------------------
 
+    def _asked(self) -> Any:
+        """The estimator, unfitted, as the parameters ask for it."""
+        estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
+        if missing_codes(self.missing_values):
+            estimator.set_params(missing_values=self.missing_values)
+        if not isinstance(self.columns, str) or self.columns != "numeric":
+            if "columns" not in estimator.get_params():
+                raise ValueError(
+                    f"{type(estimator).__name__} takes numbers only; FactorAnalysis and PPCA take "
+                    "columns"
+                )
+            estimator.set_params(columns=self.columns)
+        return estimator
+
+    @property
+    def kinds_(self) -> dict[Any, str]:
+        """The kind of every column; only where the estimator takes columns of several kinds."""
+        return self.estimator_.kinds_
+
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
+        if isinstance(self.core_, ColumnModel):
+            return coded_of_new(self, X, self.estimator_.table_)
         return source_of_new(self, X, missing_values=_codes(self.estimator_))
 
     def _require_noise(self, source: Source) -> None:
@@ -263,3 +315,13 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
 def _codes(estimator: Any) -> Any:
     return getattr(estimator, "missing_values", nan)
+
+
+def _novelty(core: Any) -> Any:
+    """The module that judges rows under this model."""
+    return column_novelty if isinstance(core, ColumnModel) else gaussian_novelty
+
+
+def _named(key: Any) -> str:
+    """A column's name; x0, x1, ... by position."""
+    return f"x{key}" if isinstance(key, int) else str(key)

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
+from eigengap.estimators.shared.density import NUMERIC_ONLY
 from eigengap.estimators.shared.linear import (
     FitSpec,
     NoisyEstimator,
@@ -42,7 +43,7 @@ class PPCA(PartialFit, NoisyEstimator):
         sigma2 if it is known (in standardised units where scale=True); None learns it. 0 is the
         limit of ordinary PCA.
     fit_mean : bool, default=True
-        False holds mu at 0.
+        False holds mu at 0. Only with columns="numeric".
     loading_precision : float, default=0.0
         Precision of a Gaussian prior on every loading. 0 is maximum likelihood.
     scale : bool, default=False
@@ -82,10 +83,18 @@ class PPCA(PartialFit, NoisyEstimator):
     spectrum_ : Spectrum
     rank_choice_ : RankChoice
         Only if n_components="auto".
+    kinds_, levels_, underlying_names_, table_
+        The kind of every column, the levels of those that have some, the names of the Gaussian
+        variables, and the coded table behind them; only if `columns` is not "numeric".
 
     Notes
     -----
-    PPCA has one noise variance for all columns: give columns in different units scale=True.
+    PPCA has one noise variance for all columns: give columns in different units scale=True. With
+    `columns` other than "numeric" it is that of the Gaussian variables behind the columns, which
+    have no units, and `scale` has no effect. Loadings, axes, mean and noise are then those of
+    these variables (`underlying_names_`), `log_likelihood_` is approximate, by expectation
+    propagation, and `sample` and `inverse_transform` return levels and numbers as the table has
+    them (docs/columns.md).
 
     Examples
     --------
@@ -125,8 +134,14 @@ class PPCA(PartialFit, NoisyEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
         checkpoint: Any = None,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
+
+    def _require_for_kinds(self, cell_sd: Any) -> None:
+        super()._require_for_kinds(cell_sd)
+        if self.solver == "closed_form":
+            raise ValueError(f'solver="closed_form" {NUMERIC_ONLY}: others are fitted by EM')
 
     def _spec(self) -> FitSpec:
         return FitSpec(

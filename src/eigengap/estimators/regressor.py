@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
+from eigengap.estimators.shared.base import keep_parameters, map_rows
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
+from eigengap.fitting.columns.kinds import Kind
 from eigengap.linalg import Array
+from eigengap.models.columns.column import LevelColumn
+from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.selection.coded_table import CodedTable
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.prediction import Predict, best, prediction_errors
 from eigengap.sources import ArraySource, Rows, as_source, column, warn_of_codes
@@ -56,6 +62,9 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         only missing_values applies then.
     missing_values : float or list of float, default=nan
         Values that mark a missing value in X or y, besides NaN.
+    target_kind : kind of column, default="continuous"
+        What y holds, where `columns` is not "numeric": "positive" or Bounded(0, 100), for instance,
+        keeps predictions and intervals within its range. A kind of numbers or counts.
     tol, max_iter, n_init, random_state, verbose
         As in PPCA and FactorAnalysis.
 
@@ -68,7 +77,10 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         Held-out squared error, as a share of y's variance, by number of components. Only if
         n_components="auto".
     coef_, intercept_
-        E[y | x] of a complete row is coef_ @ x + intercept_.
+        E[y | x] of a complete row is coef_ @ x + intercept_; where `columns` is "numeric".
+    kinds_, levels_ : dict
+        The kind of every column of X, and the levels of those that have some; only where `columns`
+        is not "numeric".
     n_features_in_, feature_names_in_
 
     Notes
@@ -94,7 +106,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
     _methods = ("fit", "impute")
     _target = "what is to be predicted, NaN where unknown"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [HasMethods(list(_methods)), None]
+        "estimator": [HasMethods(list(_methods)), None],
+        "target_kind": [str, Kind],
     }
 
     def __init__(
@@ -110,6 +123,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         n_init: int = 1,
         random_state: Any = None,
         verbose: bool | int = False,
+        columns: Any = "numeric",
+        target_kind: Any = "continuous",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -124,31 +139,36 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         y : array of shape (n_samples,) or (n_samples, n_targets)
             NaN where it is unknown.
         """
-        everything = self._table(X, sample_weight)
+        table, everything = self._read(X, sample_weight)
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
         source, Y = _present(everything, Y)
         source.require_fit(min_rows=2)
         _require_targets(Y)
-        warn_of_codes(source)
         d, k = source.n_features, Y.shape[1]
         targets = ArraySource(Y, names=("y",) if k == 1 else tuple(f"y{j}" for j in range(k)))
+        if table is None:
+            warn_of_codes(source)
         warn_of_codes(targets)
         joint, names = _side_by_side(source.collect(), Y), _joint_names(source, targets)
-        estimator = self._density(self.scale)
-        errors = None
+        how: _Joint = _Numbers(self.scale, names)
+        if table is not None:
+            how = _Kinds(
+                with_targets(table, Y, self.target_kind, source.weight), self.columns, n_targets=k
+            )
+        estimator, errors = self._density(how.scale), None
         if self._adapts:
             dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
-            errors = prediction_errors(partial(self._predictor, names, k), dense, k, source.weight)
+            errors = prediction_errors(partial(self._predictor, how, k), dense, k, source.weight)
             if errors:
                 estimator.set_params(n_components=best(errors))
         first, last = column(names, d), column(names, d + k - 1)
         columns = f"column {first} is" if k == 1 else f"columns {first} to {last} are"
         with warnings_about(f"joint table of X and y ({columns} y)", but=SETTLED):
-            fit_rows(estimator, joint, names, weight=source.weight)
+            how.fit(estimator, joint, source.weight)
         if self.estimator is None and self.noise == "diagonal":
             warn_of_few(targets, estimator.n_components_)
-        keep_features(self, X, source)
+        self._keep_columns(X, source, table)
         self._keep_errors(errors)
         self.estimator_, self.n_targets_, self._flat = estimator, k, flat
         return self
@@ -167,13 +187,22 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
 
-    def _predictor(self, names: Names, k: int, q: int) -> Predict:
+    def _predictor(self, how: _Joint, k: int, q: int) -> Predict:
         def predict(training: Array, weight: Array | None, X: Array) -> Array:
-            estimator = self._density(self.scale).set_params(**self._loose(q))
-            fit_rows(estimator, training, names, weight=weight)
-            return estimator.impute(_with_missing(X, k))[:, -k:]
+            estimator = self._density(how.scale).set_params(**self._loose(q))
+            how.fit(estimator, training, weight)
+            return how.moments(estimator, _with_missing(X, k), k)[:, :k]
 
         return predict
+
+    @property
+    def _how(self) -> _Joint:
+        """How the fitted joint model is asked."""
+        return (
+            _Numbers()
+            if self.table_ is None
+            else _Kinds(self.estimator_.table_, n_targets=self.n_targets_)
+        )
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -191,18 +220,41 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         std : array of the same shape, only if return_std
         """
         check_is_fitted(self, "estimator_")
-        source = source_of_new(self, X, missing_values=self.missing_values)
-        k = self.n_targets_
-
-        def predicted(rows: Array) -> Array:
-            imputed = self.estimator_.impute(_with_missing(rows, k), return_std=return_std)
-            tables = imputed if return_std else (imputed,)
-            return np.hstack([table[:, -k:] for table in tables])
-
-        found = map_rows(source, predicted)
+        k, moments = self.n_targets_, self._how.moments
+        found = map_rows(
+            self._new(X),
+            lambda rows: moments(self.estimator_, _with_missing(rows, k), k, return_std),
+        )
         tables = [found[:, :k], found[:, k:]] if return_std else [found]
-        shaped = [table[:, 0] if self._flat else table for table in tables]
+        shaped = [self._shaped(table) for table in tables]
         return tuple(shaped) if return_std else shaped[0]
+
+    def intervals(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of an interval for y, given the observed part of each row.
+
+        The truth lies below and above with equal probability. With columns of several kinds the
+        ends lie in the range of y, and as far from the median as its distribution is skewed.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+            Probability with which y lies inside.
+
+        Returns
+        -------
+        low, high : arrays of y's shape, (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self, "estimator_")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        k, ends = self.n_targets_, self._how.ends
+        found = map_rows(
+            self._new(X), lambda rows: ends(self.estimator_, _with_missing(rows, k), k, level)
+        )
+        return self._shaped(found[:, :k]), self._shaped(found[:, k:])
+
+    def _shaped(self, table: Array) -> Array:
+        return table[:, 0] if self._flat else table
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the prediction, averaged over targets; entries of y that are NaN are left out.
@@ -259,6 +311,98 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
                 "it has no coefficients"
             )
         return model.W[d:] @ model.marginal(np.arange(d)).encoder().A
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The joint table of numbers, and the questions to its model."""
+
+    scale: bool = True
+    names: Names = None
+
+    def fit(self, estimator: Any, joint: Rows, weight: Array | None) -> None:
+        fit_rows(estimator, joint, self.names, weight=weight)
+
+    def moments(self, estimator: Any, rows: Array, k: int, return_std: bool = False) -> Array:
+        """(n, k) means of the last k columns, and (n, 2 k) their standard deviations too."""
+        imputed = estimator.impute(rows, return_std=return_std)
+        tables = imputed if return_std else (imputed,)
+        return np.hstack([table[:, -k:] for table in tables])
+
+    def ends(self, estimator: Any, rows: Array, k: int, level: float) -> Array:
+        """(n, 2 k) of the intervals of the last k columns."""
+        if hasattr(estimator, "intervals"):
+            tables = estimator.intervals(rows, level)
+        else:  # of another package, whose deviations are taken for Gaussian
+            mean, std = estimator.impute(rows, return_std=True)
+            reach = norm.ppf(0.5 + level / 2.0) * std
+            tables = mean - reach, mean + reach
+        return np.hstack([table[:, -k:] for table in tables])
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """The joint table of columns of several kinds."""
+
+    table: CodedTable
+    columns: Any = "auto"  # as the user asked for them
+    scale: bool = False
+
+    n_targets: int = 1
+
+    def fit(self, estimator: Any, joint: Rows, weight: Array | None) -> None:
+        rows = ArraySource(self._ordered(joint), weight=weight, names=self.table.used_names)
+        estimator.set_params(columns=self.columns)._fit_table(rows, self.table)
+
+    def moments(self, estimator: Any, rows: Array, k: int, return_std: bool = False) -> Array:
+        mean, std = estimator.model_.moments(self._ordered(rows), range(self._first, self._last))
+        return np.hstack([mean, std]) if return_std else mean
+
+    def ends(self, estimator: Any, rows: Array, k: int, level: float) -> Array:
+        ends = estimator.model_.intervals(self._ordered(rows), level)
+        return np.hstack([end[:, self._first : self._last] for end in ends])
+
+    @property
+    def _last(self) -> int:
+        return len(self.table.columns.kinds)
+
+    @property
+    def _first(self) -> int:
+        """Of the columns of y."""
+        return self._last - self.n_targets
+
+    def _ordered(self, rows: Any) -> Array:
+        """Values of X, y, and the details of cells, of which X has its own after its values."""
+        x, y = rows[:, : -self.n_targets], rows[:, -self.n_targets :]
+        return np.hstack([x[:, : self._first], y, x[:, self._first :]])
+
+
+_Joint = _Numbers | _Kinds
+
+
+def with_targets(table: CodedTable, Y: Array, kind: Any, weight: Array | None = None) -> CodedTable:
+    """The table with the columns of y to its right."""
+    k = Y.shape[1]
+    names = table.names
+    of_y = ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
+    while names is not None and set(of_y) & set(names):  # a feature that is called y, too
+        of_y = tuple(f"{name}_" for name in of_y)
+    own, _ = CodedTable.learned(Y, dict.fromkeys(range(k), kind), weight)
+    if any(isinstance(fitted, LevelColumn) for fitted in own.columns.kinds):
+        raise ValueError(
+            f"target_kind={kind!r} is one of levels; y is predicted as a number: use "
+            "PPCAClassifier for levels"
+        )
+    columns = tuple(
+        replace(each, name=None if names is None else name)
+        for each, name in zip(own.schema.columns, of_y, strict=True)
+    )
+    return CodedTable(
+        schema=replace(table.schema, columns=(*table.schema.columns, *columns)),
+        kinds=(*table.kinds, *own.kinds),
+        columns=Columns((*table.columns.kinds, *own.columns.kinds)),
+        sizes=table.sizes,
+    )
 
 
 def _present(X: ArraySource, Y: Array) -> tuple[ArraySource, Array]:

@@ -5,8 +5,10 @@ The statistics D2 = T2 + SPE themselves are in `models.gaussian.novelty`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isnan, nan
 from numbers import Integral
 from typing import Any
 
@@ -22,13 +24,15 @@ from eigengap.models.gaussian.reference import Reference
 from eigengap.sources import Source, show
 from eigengap.statistics.expected.fitted import NoiseRatio
 
+TINY = 1e-300  # probability below which surprises do not differ
+
 
 @dataclass(frozen=True, eq=False)
 class Statistic:
     """One statistic of every row, with its reference distribution."""
 
     value: Array  # (n,)
-    dof: NDArray[np.intp]  # (n,) degrees of freedom; 0 where it cannot be computed
+    dof: NDArray[np.intp] | Array  # (n,) degrees of freedom; 0 where it cannot be computed
     log_p: Array  # (n,) natural logarithm of the p-value: it does not underflow
 
     @property
@@ -59,21 +63,74 @@ class OddCell:
     """A value that deviates from what the rest of its row leads one to expect."""
 
     column: str
-    value: float
-    expected: float
-    std: float
+    value: Any  # a number, or a level
+    expected: Any
+    std: float = nan  # of what is expected; NaN where another kind of column has none
+    kind: str = "continuous"
+    p: float = nan  # how improbable the value is, given the rest of the row
 
     @property
     def deviation(self) -> float:
         """value - expected, in standard deviations."""
-        return (self.value - self.expected) / self.std
+        return float((self.value - self.expected) / self.std)
 
     def __str__(self) -> str:
+        if isnan(self.std):
+            value, expected = (
+                f"{cell:.4g}" if isinstance(cell, float) else show(cell)
+                for cell in (self.value, self.expected)
+            )
+            return f"{self.column} = {value}, expected {expected} (p = {self.p:.2g})"
         side = "above" if self.deviation > 0 else "below"
         return (
             f"{self.column} = {self.value:.4g}, expected {self.expected:.4g} ± {self.std:.2g} "
             f"({abs(self.deviation):.1f} sd {side})"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Surprises:
+    """How improbable each observed value is given the other observed values of its row.
+
+    Attributes
+    ----------
+    p : table of X's columns
+        For numbers, counts and ordered levels the two-sided tail probability of the value, small
+        for values far from what is expected; for two levels, and levels without an order, the
+        probability of the level. NaN for a missing value and in columns that are ignored.
+    expected : table of X's type
+        What would be imputed had the value been missing; a missing value is imputed.
+    kinds : mapping of columns to kinds
+    """
+
+    p: Any
+    expected: Any
+    kinds: Mapping[Any, str]
+    # Of the columns that are used, d of them:
+    _names: tuple[Any, ...] = field(repr=False)
+    _p: Array = field(repr=False)  # (n, d)
+    _values: Array = field(repr=False)  # (n, d) numbers, and codes of levels
+    _expected: Array = field(repr=False)
+    _table: Any = field(repr=False)  # the CodedTable that knows the levels; None for numbers
+
+    @property
+    def surprise(self) -> Array:
+        """-ln p of each value, (n, d) of the columns that are used: 0 for what had to be so."""
+        return np.asarray(-np.log(np.maximum(self._p, TINY)))
+
+    def worst(self, k: int = 3) -> list[tuple[OddCell, ...]]:
+        """Of each row the k values of least p, the least first."""
+        order = np.argsort(self._p, axis=1, kind="stable")[:, :k]  # NaN comes last
+        return [
+            tuple(self._cell(i, j) for j in some if not isnan(self._p[i, j]))
+            for i, some in enumerate(order.tolist())
+        ]
+
+    def _cell(self, i: int, j: int) -> OddCell:
+        both = float(self._values[i, j]), float(self._expected[i, j])
+        value, expected = both if self._table is None else (self._table.cell(j, x) for x in both)
+        name, p = self._names[j], float(self._p[i, j])
+        return OddCell(str(name), value, expected, kind=self.kinds[name], p=p)
 
 
 @dataclass(frozen=True)
@@ -105,6 +162,19 @@ def log_p(X: Array, model: LinearGaussian, law: Reference) -> Array:
     return law.log_p_D2(D2, observed.astype(np.intp))
 
 
+def parts_of(X: Array, model: LinearGaussian) -> Array:
+    """(n, 4) what `statistics_of` makes the statistics of."""
+    found = novelty.distances(model, X)
+    return np.column_stack([found.T2, found.SPE, found.observed, found.rank])
+
+
+def statistics_of(parts: Array, law: Reference) -> NoveltyStatistics:
+    T2, SPE, observed, rank = parts.T
+    return NoveltyStatistics.of(
+        Distances(T2, SPE, observed.astype(np.intp), rank.astype(np.intp)), law
+    )
+
+
 def reference_of(model: LinearGaussian, source: Source) -> Reference:
     """The reference distributions, from the rows of the fit."""
     ratio = source.reduce(partial(NoiseRatio.of, model))
@@ -128,8 +198,8 @@ def explain(
         worst = np.argmax(deviation, axis=1)
         for i in np.flatnonzero(deviation.max(axis=1) >= 0.0):
             j = worst[i]
-            cell = (float(table[i, j]) for table in (values, mean, sd))
-            found[i].append(OddCell(names[j], *cell))
+            value, expected, std = (float(table[i, j]) for table in (values, mean, sd))
+            found[i].append(OddCell(names[j], value, expected, std))
             values[i, j] = np.nan
     after = np.exp(log_p(values, model, law))
     return [

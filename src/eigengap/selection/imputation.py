@@ -56,7 +56,9 @@ class Trial:
 
     model: str  # how it reads in a report, without its rank
     n_components: int | None  # None where it has none or chooses its own
-    error: float  # of held-out values; 1 is imputing the mean
+    # Of held-out values; 1 is imputing the mean. Where columns hold more than numbers, by what
+    # factor they are less probable than by their columns alone (the geometric mean).
+    error: float
 
     def __str__(self) -> str:
         rank = "" if self.n_components is None else f", {self.n_components} components"
@@ -72,6 +74,9 @@ class ImputationChoice:
     mean_error: float  # of imputing the same values by their columns' means
     n_hidden: int  # values that each model was asked for
     summary: str
+    # Loss of predicted quantiles, relative to that of the columns' own, of the best Gaussian of the
+    # numbers and of the model behind maps of them; empty where only one kind was tried
+    losses: tuple[float, ...] = ()
 
 
 def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
@@ -309,13 +314,11 @@ class Search:
         tied = [t for t in self.tried if t.trial.n_components and t.trial.error <= bound]
         return min(tied, key=lambda t: (t.trial.n_components or 0, t.trial.error), default=best)
 
-    def chosen(self) -> tuple[ImputationChoice, Any, Array]:
-        """What was found, the best as an unfitted estimator, and factors for its deviations."""
-        best, held_out = self.best(), self.held_out
-        trials, mean_error = tuple(t.trial for t in self.tried), held_out.mean_error()
-        found = (trials, best.trial, mean_error, held_out.n_hidden)
-        choice = ImputationChoice(*found, _in_words(*found))
-        return choice, best.estimator, held_out.std_factors(best.fits)
+    def chosen(self, best: Tried) -> ImputationChoice:
+        """What was found."""
+        trials, mean_error = tuple(t.trial for t in self.tried), self.held_out.mean_error()
+        found = (trials, best.trial, mean_error, self.held_out.n_hidden)
+        return ImputationChoice(*found, _in_words(*found))
 
 
 # What LowRankImputer tries by itself, in an order in which each guides the next -------------------

@@ -10,7 +10,7 @@ of each class keeps 4 and 5 components on WDBC, where 2 classify best, and 6 on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,7 @@ class ClassRows:
 
     name: str  # for messages
     source: ArraySource
+    n_columns: int | None = None  # after which there are details of cells; None for all
 
 
 # ln p(x | k) (m, K) of rows, by densities of q components fitted to the rows of each class
@@ -93,8 +94,8 @@ class _Split:
         training, out = list(parts), []
         for position, (part, fold) in enumerate(zip(parts, folds, strict=True)):
             kept = part.source.only(np.flatnonzero(fold != k)) if k in fold else None
-            if kept is not None and np.all(kept.observed().per_column > 0):
-                training[position] = ClassRows(part.name, kept)
+            if kept is not None and np.all(kept.observed().per_column[: part.n_columns] > 0):
+                training[position] = replace(part, source=kept)
                 out.append((position, part.source.only(np.flatnonzero(fold == k))))
         return cls(
             training,
@@ -110,10 +111,13 @@ class _Split:
         return float(self.weight @ (joint.argmax(axis=1) != self.code))
 
 
-def classification_errors(parts: list[ClassRows], densities: Densities) -> dict[int, float]:
+def classification_errors(
+    parts: list[ClassRows], densities: Densities, most: int | None = None
+) -> dict[int, float]:
     """Share of held-out rows that are classified wrongly, by number of components.
 
-    Empty where the classes have too few rows.
+    At most `most`, by default one less than there are columns. Empty where the classes have too few
+    rows.
     """
     folds = [folds_by_content(part.source.collect(), FOLDS) for part in parts]
     every = [_Split.of(parts, folds, k) for k in range(max(int(f.max()) for f in folds) + 1)]
@@ -121,7 +125,8 @@ def classification_errors(parts: list[ClassRows], densities: Densities) -> dict[
     if len(every) < 2 or not splits:
         return {}
     largest = max(int(part.source.observed().sum_w) for part in splits[0].training)
-    most = max(1, min(parts[0].source.n_features - 1, largest // 2))
+    limit = parts[0].source.n_features - 1 if most is None else most
+    most = max(1, min(limit, largest // 2))
     total = sum(float(split.weight.sum()) for split in splits)
     return _search(lambda q: sum(split.wrong(densities, q) for split in splits) / total, most)
 

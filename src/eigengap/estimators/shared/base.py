@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import Parameter, signature
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _get_feature_names,
 )
 from eigengap.exceptions import OverflowingCellError
+from eigengap.fitting.columns.details import without_limits
 from eigengap.fitting.gaussian.problem import LOST_IN_SUMS, GaussianFit
 from eigengap.fitting.optimise.loop import Checkpointer, Silent, Watch
 from eigengap.linalg import Array
@@ -29,15 +31,18 @@ from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.fingerprint import fingerprint
 from eigengap.persistence.kinds import kind_of
 from eigengap.printable import bare
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import (
     Block,
     FieldSource,
     Source,
     as_source,
+    check_two_dimensional,
     field_like,
     in_memory_table,
     is_field,
     is_field_path,
+    library_of,
     like,
     quote,
     require_unique,
@@ -152,9 +157,10 @@ class NamedComponents:
 # source that was made of it answers.
 
 
-def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
+def keep_features(estimator: BaseEstimator, X: Any, source: Source | CodedTable) -> None:
     """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
     names: Any = source.names
+    X, _ = without_limits(X)
     if in_memory_table(X):
         require_unique(names)
         with _printable():
@@ -169,7 +175,10 @@ def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
 def require_names(X: Any) -> None:
     """scikit-learn's refusal of names that are none, before the work."""
     with _printable():
-        _get_feature_names(X)
+        table = without_limits(X)[0]
+        if hasattr(table, "iloc") and hasattr(table, "columns"):  # narwhals has words of its own
+            require_unique(tuple(map(str, table.columns)))
+        _get_feature_names(table)
 
 
 @contextmanager
@@ -195,6 +204,15 @@ def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
     source = as_source(X, **how)
     check_features(estimator, X, source)
     return source
+
+
+def coded_of_new(estimator: BaseEstimator, X: Any, table: CodedTable) -> Source:
+    """Coded rows of new ones, refused where their columns are not those of the fit."""
+    if in_memory_table(X):
+        if library_of(X) is None:
+            check_two_dimensional(X if hasattr(X, "ndim") else np.asarray(X, dtype=object))
+        check_names(estimator, X)
+    return table.source(X)
 
 
 def as_fitted(values: NDArray[Any], float32: bool) -> NDArray[Any]:
@@ -253,7 +271,7 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
 def check_names(estimator: BaseEstimator, X: Any) -> None:
     """Refuse a table in memory whose columns are not those of the fit, before it is read."""
     with _printable():
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        validate_data(estimator, without_limits(X)[0], reset=False, skip_check_array=True)
 
 
 # Rows -----------------------------------------------------------------------------------------
@@ -362,6 +380,7 @@ def checkpointed(estimator: Any, source: Source) -> Iterator[FileCheckpointer | 
         "version": __version__,
         "kind_version": kind.version if (kind := kind_of(type(estimator))) else 1,
         "parameters": {k: _described(v) for k, v in parameters.items() if k not in FREE},
+        "defaults": {k: _described(v) for k, v in _defaults(estimator).items() if k not in FREE},
         "data": fingerprint(source),
     }
     checkpointer = FileCheckpointer.open(Checkpoint.of(asked), identity)
@@ -373,10 +392,17 @@ def checkpointed(estimator: Any, source: Source) -> Iterator[FileCheckpointer | 
     checkpointer.end(converged=bool(estimator.converged_))
 
 
+def _defaults(estimator: Any) -> dict[str, Any]:
+    given = signature(type(estimator)).parameters.values()
+    return {each.name: each.default for each in given if each.default is not Parameter.empty}
+
+
 def _described(value: Any) -> Any:
     """A parameter as JSON that distinguishes it from others; a generator by its type alone."""
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, Mapping):  # kinds of columns
+        return {str(key): repr(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
         entries = np.asarray(value).ravel().tolist()
         first = [_described(entry) for entry in entries[:LONGEST]]

@@ -17,16 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
     checkpointed,
+    coded_of_new,
     keep_features,
     like_input,
     map_rows,
     on_dense,
     require_checkpoint,
     require_count,
+    require_names,
     seed_of,
     source_of_new,
 )
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.mixed import LevelProbabilities
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import (
     ConstantColumnWarning,
@@ -37,9 +40,11 @@ from eigengap.exceptions import (
 )
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
+from eigengap.inference.novelty import Surprises
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import (
     Block,
     Rescaled,
@@ -58,6 +63,7 @@ from eigengap.statistics.first_look import (
 )
 from eigengap.wording import words
 
+NUMERIC_ONLY = 'goes with columns="numeric"'
 MOST_GROUPS = 5  # of columns that one warning lists
 
 # The predictive distribution of each fitted estimator, with the model and the pattern that it was
@@ -65,8 +71,12 @@ MOST_GROUPS = 5  # of columns that one warning lists
 _PREPARED: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
 
 
-class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
-    """Base class of estimators whose `model_` is a density."""
+class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
+    """Base class of estimators whose `model_` is a density.
+
+    With `columns` other than "numeric" rows are coded by `table_`, and `model_` is one of coded
+    values (`models.columns`): what both kinds of models are asked for has the same names.
+    """
 
     _takes_cell_sd = True  # whether the model takes the noise of single values
     knows_cell_sd_ = False  # whether the fit was given some
@@ -93,6 +103,9 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
         require_checkpoint(self)
+        if self._takes_kinds:
+            self._fit_kinds(X, sample_weight, cell_sd)
+            return
         rows = as_source(
             X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=self.missing_values
         )
@@ -105,7 +118,42 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             scaled = source if unit is None else Rescaled(source, unit)
             fit = self._fit_rows(scaled, checkpointer)
             keep_features(self, X, source)  # only now: a fit may fail
+            self.__dict__.pop("table_", None)  # of an earlier fit
             self._keep(source, fit, unit)
+
+    def _fit_kinds(self, X: Any, sample_weight: Any, cell_sd: Any) -> None:
+        """Fit columns of several kinds."""
+        self._require_for_kinds(cell_sd)
+        table, rows = CodedTable.learned(X, self.columns, sample_weight, self.missing_values)
+        require_names(X)
+        self._fit_table(rows.present(), table)
+        keep_features(self, X, table)
+
+    def _fit_table(self, source: Source, table: CodedTable) -> None:
+        """Fit coded rows behind columns that are known."""
+        require_frequencies(source.observed().sum_w)
+        with checkpointed(self, source) as checkpointer:
+            fit = self._fit_coded(source, table, checkpointer)
+            self.n_features_in_, self.table_ = table.n_features, table
+            if table.names is not None:
+                self.feature_names_in_ = np.array(table.names, dtype=object)
+            self._keep_coded(source, fit)
+
+    def _require_for_kinds(self, cell_sd: Any) -> None:
+        """Refuse parameters that have no meaning for columns of several kinds."""
+        if cell_sd is not None:
+            raise ValueError(
+                f"cell_sd {NUMERIC_ONLY}: a cell of another kind has no error in units"
+            )
+
+    def _fit_coded(
+        self, source: Source, table: CodedTable, checkpointer: FileCheckpointer | None
+    ) -> Any:
+        raise NotImplementedError
+
+    def _keep_coded(self, source: Source, fit: Any) -> None:
+        """As `_keep`, of what `_fit_coded` has found."""
+        raise NotImplementedError
 
     _fits_scatter = True  # whether complete rows are fitted from their d x d scatter
 
@@ -133,6 +181,9 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"{type(self).__name__} takes no cell_sd; PPCA and FactorAnalysis take it"
             )
+        if self.table_ is not None:
+            self._require_for_kinds(cell_sd)
+            return coded_of_new(self, X, self.table_)
         if cell_sd is None and self.knows_cell_sd_:
             warn(
                 "the model was fitted with cell_sd, and these rows come without: their cells are "
@@ -142,9 +193,16 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             )
         return source_of_new(self, X, cell_sd=cell_sd, missing_values=self.missing_values)
 
+    def _like(self, X: Any, values: Array) -> Any:
+        """Values (n, d) as the type of X: of columns of several kinds, in their own types."""
+        return like_input(self, X, values) if self.table_ is None else self.table_.decode(X, values)
+
     def _map(self, X: Any, fn: Callable[..., Array], cell_sd: Any = None) -> Array:
         """fn(rows), or fn(rows, cell_sd), over X, block by block; float32 for float32."""
-        source = self._source(X, cell_sd)
+        return self._mapped(self._source(X, cell_sd), fn)
+
+    @staticmethod
+    def _mapped(source: Source, fn: Callable[..., Array]) -> Array:
         kind = source.dtype
         return source.map(lambda block: on_dense(block, fn).astype(kind, copy=False))
 
@@ -196,8 +254,10 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 'kind="optimal" is a projection, which takes no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
+        if kind == "optimal" and self.table_ is not None:
+            raise ValueError(f'kind="optimal" {NUMERIC_ONLY}; use kind="posterior"')
         of = self.model_.denoised if kind == "posterior" else self._project
-        return like_input(self, X, self._map(X, of, cell_sd))
+        return self._like(X, self._map(X, of, cell_sd))
 
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)
@@ -230,16 +290,104 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not return_std:
-            return like_input(self, X, self._map(X, self.model_.conditional_mean, cell_sd))
+            return self._like(X, self._map(X, self.model_.conditional_mean, cell_sd))
         predictive = self._uncertainty()
 
         def mean_and_std(*rows: Array) -> Array:
             mean, variance = predictive.conditional(*rows)
             return np.hstack([mean, np.sqrt(variance)])
 
-        both = self._map(X, mean_and_std, cell_sd)
-        d = self.n_features_in_
-        return like_input(self, X, both[:, :d]), like_input(self, X, both[:, d:])
+        imputed, std = np.hsplit(self._map(X, mean_and_std, cell_sd), 2)
+        if self.table_ is not None:
+            return self._like(X, imputed), self.table_.deviations(X, std)
+        return self._like(X, imputed), like_input(self, X, std)
+
+    def intervals(self, X: Any, level: float = 0.95, *, cell_sd: Any = None) -> tuple[Any, Any]:
+        """Lower and upper ends of an interval for each missing value.
+
+        Quantiles of what the model predicts given the observed values of the row, the uncertainty
+        of its parameters included: with equal probability the truth lies below and above. Of
+        columns of several kinds they are those of the values, as skewed as the column, and within
+        its range.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+            Probability with which the truth lies inside.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each value, as in `posterior`.
+
+        Returns
+        -------
+        low, high : tables of X's type
+            Observed values are their own ends.
+        """
+        check_is_fitted(self, "model_")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        predictive = self._uncertainty()
+
+        def ends(rows: Array, *known: Array) -> Array:
+            return np.hstack(predictive.intervals(rows, level, *known))
+
+        low, high = np.hsplit(self._map(X, ends, cell_sd), 2)
+        return self._like(X, low), self._like(X, high)
+
+    def explain(self, X: Any, *, cell_sd: Any = None) -> Surprises:
+        """How improbable each observed value is given the other observed values of its row.
+
+        A value is predicted as if it had been missing, the uncertainty of the parameters included.
+
+        Parameters
+        ----------
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each value, as in `posterior`.
+
+        Returns
+        -------
+        Surprises
+            `p`, small for values that do not fit their rows; `expected`; `kinds`; `worst(k)` lists
+            the k least probable values of each row. Where a row has one wrong value, others that
+            correlate with it look improbable too: `NoveltyDetector.explain` removes them in turn.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from eigengap import PPCA
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) + 0.3 * rng.normal(size=(200, 4))
+        >>> X[7, 2] += 4.0
+        >>> found = PPCA(1).fit(X).explain(X)
+        >>> int(found.p[:, 2].argmin())
+        7
+        >>> found.worst(1)[7][0].column
+        'x2'
+        """
+        check_is_fitted(self, "model_")
+        predictive, impute, table = self._uncertainty(), self.model_.conditional_mean, self.table_
+
+        def of_rows(rows: Array, *known: Array) -> Array:
+            p, expected = predictive.surprises(rows, *known)
+            own = rows[:, : p.shape[1]]  # details of cells may follow
+            missing = np.isnan(own)
+            if missing.any():
+                expected = np.where(missing, impute(rows, *known), expected)
+            # NaN stands for what cannot be computed
+            return np.hstack([np.nan_to_num(own), np.where(missing, -1.0, p), expected])
+
+        values, p, expected = np.hsplit(map_rows(self._source(X, cell_sd), of_rows), 3)
+        p[p < 0.0] = np.nan
+        if table is None:
+            names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+            names = names or [f"x{j}" for j in range(p.shape[1])]
+            kinds: dict[Any, str] = dict.fromkeys(names, "continuous")
+            tables = like_input(self, X, p), like_input(self, X, expected)
+        else:
+            kinds = table.described()
+            names = [table.key(j) for j in table.used]
+            tables = table.numbers(X, p), table.decode(X, expected)
+
+        return Surprises(*tables, kinds, tuple(names), p, values, expected, table)
 
     def sample_imputations(
         self, X: Any, m: int, random_state: Any = None, *, cell_sd: Any = None
@@ -263,6 +411,7 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         require_count("m", m, "tables")
         rng = np.random.default_rng(seed_of(random_state))
         predictive = self._uncertainty()
+        source = self._source(X, cell_sd)  # what is refused is refused before the first table
 
         def drawn() -> Any:
             model = predictive.draw(rng)
@@ -270,13 +419,15 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             def sample(rows: Array, *known: Array) -> Array:
                 return model.sample_conditional(rows, rng, *known)
 
-            return like_input(self, X, self._map(X, sample, cell_sd))
+            return self._like(X, self._mapped(source, sample))
 
         return (drawn() for _ in range(m))
 
     @property
     def predictive_(self) -> Any:
         """`model_` with the uncertainty of its parameters, prepared once for each fit."""
+        if self.table_ is not None:
+            return self.model_  # which has it
         model, pattern = self.model_, self.evidence_
         kept = _PREPARED.get(self)
         if kept is None or kept[0] is not model or kept[1] is not pattern:
@@ -296,7 +447,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         """Draw new rows from the fitted density: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         require_count("n_samples", n_samples, "rows")
-        return self._drawn_from.sample(n_samples, np.random.default_rng(seed_of(random_state)))
+        drawn = self._drawn_from.sample(n_samples, np.random.default_rng(seed_of(random_state)))
+        return drawn if self.table_ is None else self.table_.rows(drawn)
 
     @property
     def _drawn_from(self) -> Any:
@@ -342,7 +494,7 @@ def warn_of_few(source: Source, q: int) -> None:
         counts = source.observed().per_column
         warn(
             f"too few rows show a value in {named_columns(source.names, few, counts)}: with "
-            f"{q} component{'s' if q > 1 else ''} a column needs {q + 2} before its noise can be "
+            f"{q} component{'' if q == 1 else 's'} a column needs {q + 2} before its noise can be "
             "estimated. Its standard deviations are guessed from other columns",
             FewCellsWarning,
         )
@@ -362,9 +514,10 @@ def warn_of_units(source: Source, psi: Array) -> None:
         )
 
 
-def warn_of_unlinked(source: Source) -> None:
-    """Warn of groups of columns that no row, nor a chain of rows, shows together."""
-    groups = unlinked_groups(source)
+def warn_of_unlinked(source: Source, d: int | None = None) -> None:
+    """Warn of groups of columns, among the first d, that no row, nor a chain of rows, links."""
+    groups = [group[group < d] if d is not None else group for group in unlinked_groups(source)]
+    groups = [group for group in groups if len(group)]
     if len(groups) > 1:
         some = "; ".join(named_columns(source.names, group) for group in groups[:MOST_GROUPS])
         more = f"; and {len(groups) - MOST_GROUPS} more" if len(groups) > MOST_GROUPS else ""

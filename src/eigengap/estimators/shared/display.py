@@ -196,7 +196,8 @@ def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
     if hasattr(estimator, "kinds_"):
         kinds = Counter(estimator.kinds_.values())
         yield "kinds", ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        for name, why in estimator.estimator_.ignored().items():
+        table = getattr(inner(estimator), "table_", None)  # None of a model of numbers
+        for name, why in ({} if table is None else table.ignored()).items():
             yield "ignored", f"column {show(name)}: {why}"
     if hasattr(estimator, "classes_"):
         yield "classes", listed([show(label) for label in estimator.classes_])
@@ -295,7 +296,13 @@ def cautions(estimator: Any) -> Iterator[str]:
 
 
 def _columns(estimator: Any, at: Sequence[int]) -> str:
-    """Columns by name where these are known; beyond those of X there are a regressor's targets."""
+    """Columns by name where these are known; beyond those of X there are a regressor's targets.
+
+    Of columns of several kinds they are the variables behind them.
+    """
+    table = getattr(inner(estimator), "table_", None)
+    if table is not None:
+        return named_columns(table.underlying_names, at)
     d = int(estimator.n_features_in_)
     names = getattr(estimator, "feature_names_in_", None)
     features, targets = [j for j in at if j < d], [j - d for j in at if j >= d]
@@ -352,6 +359,12 @@ class Plots:
                 f"{', '.join(charts_of(self._estimator))}"
             )
         if name not in charts_of(self._estimator):
+            if name in entry_of(self._estimator).charts:
+                raise AttributeError(
+                    f"the chart {name!r} is of numbers, and this {type(self._estimator).__name__} "
+                    "was fitted to columns of several kinds; explain(X) names unexpected cells of "
+                    "any kind"
+                )
             raise AttributeError(
                 f"{type(self._estimator).__name__} has no {name}; {names_with(name)} have it"
             )
@@ -368,9 +381,13 @@ class Plots:
         return f"<charts of {type(self._estimator).__name__}: {names}>"
 
 
+OF_NUMBERS = ("mixture", "novelty")  # charts that fits to columns of several kinds lack
+
+
 def charts_of(estimator: Any) -> tuple[str, ...]:
     """Names of the charts that an estimator has, sorted."""
-    return tuple(sorted(entry_of(estimator).charts))
+    lacks = OF_NUMBERS if getattr(inner(estimator), "table_", None) is not None else ()
+    return tuple(sorted(set(entry_of(estimator).charts).difference(lacks)))
 
 
 require_fitted = check_is_fitted  # for charts, which do not know scikit-learn

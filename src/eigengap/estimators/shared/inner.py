@@ -12,9 +12,16 @@ from sklearn.utils import check_random_state
 
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import AcceptsMissing
+from eigengap.estimators.shared.base import (
+    AcceptsMissing,
+    coded_of_new,
+    keep_features,
+    require_names,
+    source_of_new,
+)
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.linear import LOOSE
+from eigengap.estimators.shared.mixed import KindsOfColumns
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
@@ -22,6 +29,7 @@ from eigengap.models.gaussian.linear_gaussian import IndependentColumns
 from eigengap.models.gaussian.predictive import PlugIn
 from eigengap.registry import scores_log_density
 from eigengap.runtime.warnings import captured, warn, without
+from eigengap.selection.coded_table import CodedTable
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.prediction import SEARCH_STEPS
 from eigengap.sources import ArraySource, Source, as_source, in_memory
@@ -52,8 +60,11 @@ def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:
 HANDED_ON = ("tol", "max_iter", "n_init", "random_state", "verbose")
 
 
-class Predictor(AcceptsMissing, Shown, BaseEstimator):
-    """Base of the classifier and the regressor: they fit densities, and Bayes' rule predicts."""
+class Predictor(KindsOfColumns, AcceptsMissing, Shown, BaseEstimator):
+    """Base of the classifier and the regressor: they fit densities, and Bayes' rule predicts.
+
+    With `columns` other than "numeric" they fit coded rows, behind columns that they learn.
+    """
 
     _methods: tuple[str, ...]  # that `estimator` must have
     _target: str  # what y holds
@@ -63,7 +74,32 @@ class Predictor(AcceptsMissing, Shown, BaseEstimator):
         """Whether the number of components is found by cross-validation."""
         return self.estimator is None and self.n_components == "auto"
 
-    def _table(self, X: Any, sample_weight: Any) -> ArraySource:
+    def _read(self, X: Any, sample_weight: Any) -> tuple[CodedTable | None, ArraySource]:
+        """The rows of a fit, and what is known of their columns unless they are numbers."""
+        if not self._takes_kinds:
+            return None, self._rows(X, sample_weight)
+        if self.estimator is not None:
+            raise ValueError(
+                f'estimator={type(self.estimator).__name__} goes with columns="numeric": columns '
+                "of several kinds are fitted by PPCA or FactorAnalysis, as noise says"
+            )
+        table, rows = CodedTable.learned(X, self.columns, sample_weight, self.missing_values)
+        require_names(X)
+        return table, in_memory(rows)
+
+    def _new(self, X: Any) -> Source:
+        """Rows to be predicted."""
+        if self.table_ is None:
+            return source_of_new(self, X, missing_values=self.missing_values)
+        return coded_of_new(self, X, self.table_)
+
+    def _keep_columns(self, X: Any, source: Source, table: CodedTable | None) -> None:
+        keep_features(self, X, source if table is None else table)
+        self.__dict__.pop("table_", None)  # of an earlier fit
+        if table is not None:
+            self.table_ = table
+
+    def _rows(self, X: Any, sample_weight: Any) -> ArraySource:
         how = {"sample_weight": sample_weight, "missing_values": self.missing_values}
         return in_memory(as_source(X, **how))
 

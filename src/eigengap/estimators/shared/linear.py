@@ -6,7 +6,8 @@ A subclass turns its parameters into a `FitSpec`. Fitted attributes are read off
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from numbers import Integral
@@ -23,29 +24,36 @@ from eigengap.estimators.shared.base import (
     not_converged,
     progress_of,
     require_rank,
+    seed_of,
 )
 from eigengap.estimators.shared.density import (
+    NUMERIC_ONLY,
     DensityEstimator,
     warn_of_constants,
     warn_of_few,
     warn_of_units,
     warn_of_unlinked,
 )
+from eigengap.estimators.shared.mixed import limited
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
+from eigengap.fitting.columns.fit import LEAST_PSI, fit_column_model
 from eigengap.fitting.gaussian.column_scale import column_scale
-from eigengap.fitting.gaussian.noise import MultivariateT
+from eigengap.fitting.gaussian.noise import MultivariateT, Specification
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
+from eigengap.models.columns.model import ColumnModel
+from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import Noise, ObservationPattern
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
+from eigengap.selection.coded_table import CodedTable
+from eigengap.selection.columns import rank_of_source
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources import Source, named_columns
 from eigengap.spectrum import Spectrum
@@ -72,6 +80,15 @@ class FitSpec:
     promises_density: bool = True  # PCA is mostly used for its axes, which need none
     prunes: bool = False  # whether the fit removes components that the data do not determine
 
+    def specification(self) -> Specification:
+        """The model asked for, with Gaussian noise."""
+        return Specification(
+            noise="diagonal" if self.noise == "diagonal" else "isotropic",
+            noise_variance=self.noise_variance,
+            fit_mean=self.fit_mean,
+            loading_precision=self.loading_precision,
+        )
+
     @property
     def shares_noise(self) -> bool:
         """Whether columns of very different size are a mistake."""
@@ -83,7 +100,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
 
     is_float32_ = False  # whether the rows of the fit were
 
-    model_: LinearGaussian
+    model_: Any  # LinearGaussian, or ColumnModel of columns of several kinds
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
     spectrum_: Spectrum  # in standardised units where scale=True
     # Which values were observed: the uncertainty of the parameters depends on it.
@@ -100,14 +117,66 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         return column_scale(source, robust=robust, origin=origin, fit_mean=spec.fit_mean)
 
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None = None) -> Solved:
+        with self._options(checkpointer) as options:
+            return self._spec().solve(rows, options)
+
+    @contextmanager
+    def _options(self, checkpointer: FileCheckpointer | None) -> Iterator[EMOptions]:
         spec = self._spec()
         # A single start is not random, and leaves a generator as it was.
         seed = self._seed(checkpointer) if spec.n_init > 1 else 0
         with progress_of(self, checkpointer) as watch:
-            options = EMOptions(
+            yield EMOptions(
                 tol=spec.tol, max_iter=self.max_iter, n_init=spec.n_init, seed=seed, watch=watch
             )
-            return spec.solve(rows, options)
+
+    def _require_for_kinds(self, cell_sd: Any) -> None:
+        super()._require_for_kinds(cell_sd)
+        spec = self._spec()
+        if spec.robust:
+            raise ValueError(
+                f'distribution="student" {NUMERIC_ONLY}: levels and counts have no scale of a row'
+            )
+        if not spec.fit_mean:
+            raise ValueError(f"fit_mean=False {NUMERIC_ONLY}: columns of other kinds have no 0")
+        given = spec.noise_variance
+        if given is not None and given < LEAST_PSI:
+            raise ValueError(
+                f"noise_variance={given:g} is too small for columns of several kinds: it is that "
+                f"of Gaussian variables of variance 1, and must be at least {LEAST_PSI:g}"
+            )
+
+    def _fit_coded(
+        self, source: Source, table: CodedTable, checkpointer: FileCheckpointer | None
+    ) -> SolvedColumns:
+        spec = self._spec().specification()
+        asked = "auto" if self.n_components is None else self.n_components
+        with self._options(checkpointer) as options:
+            return fit_columns_asked(source, table.columns, options, spec, asked, self._held_out())
+
+    def _held_out(self) -> int:
+        """The seed of the values that are held out for n_components="auto": 0, or random_state."""
+        given = getattr(self, "random_state", None)
+        return 0 if given is None else seed_of(given)
+
+    def _keep_coded(self, source: Source, fit: SolvedColumns) -> None:
+        model, found, choice = fit
+        for name in ("_batches", "evidence_"):  # of an earlier fit to numbers
+            self.__dict__.pop(name, None)
+        self.is_float32_ = source.dtype == np.float32
+        self.knows_cell_sd_ = False
+        self._keep_fit((found, choice), None)
+        self.model_ = model
+        assert self.table_ is not None
+        source = self.table_.shown(source)
+        warn_of_unlinked(source)
+        if self._spec().noise == "diagonal":
+            warn_of_few(source, found.model.q)
+        else:
+            variance = source.reduce(ColumnMoments.of).variance
+            has_u = np.array(self.table_.columns.widths) > 0  # one level has none, and no noise
+            warn_of_constants(source, np.where(has_u, variance, 1.0))
+        self._finish(source, found)
 
     def _keep(self, source: Source, fit: Solved, unit: Array | None) -> None:
         spec = self._spec()
@@ -167,7 +236,11 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
                 UnboundedLikelihoodWarning,
             )
         if not fit.converged:
-            warn(not_converged(type(self).__name__, fit, self.max_iter), ConvergenceWarning)
+            name = type(self).__name__
+            if self.table_ is None or fit.n_iter >= self.max_iter:
+                warn(not_converged(name, fit, self.max_iter), ConvergenceWarning)
+            else:
+                warn(columns_not_converged(name, fit.n_iter), ConvergenceWarning)
 
     def _finish(self, source: Source, fit: GaussianFit) -> None:
         """What a subclass adds to the model that was fitted to these rows, in data units."""
@@ -190,7 +263,15 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        return decoded(self._latents(X), lambda Z: Z @ self.model_.W.T + self.model_.mu)
+        return self._rows_at(self._latents(X), self.model_.W)
+
+    def _rows_at(self, Z: Array, W: Array) -> Any:
+        """Rows W z + mu: of columns of several kinds, what these are most probably there."""
+        model, table = self.model_, self.table_
+        if table is None:
+            return decoded(Z, lambda Z: Z @ W.T + model.mu)
+        U = decoded(Z, lambda Z: Z @ W.T + model.mu)
+        return table.rows(model.at(U).astype(Z.dtype, copy=False))
 
     def _latents(self, X: Any) -> Array:
         """Latent coordinates (n, q) as the caller gives them back to `inverse_transform`."""
@@ -285,6 +366,7 @@ LOOSE = 1e-3  # tolerance of fits that only compare ranks: they hardly change pl
 
 Fit = Callable[[int], GaussianFit]  # of q components
 Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen
+SolvedColumns = tuple[ColumnModel, GaussianFit, RankChoice | None]
 
 
 def fit_asked(
@@ -315,6 +397,55 @@ def fit_asked(
     return fit_reaching(share, q, source, lambda q: fit(source, q, options=options)), None
 
 
+def fit_columns_asked(
+    source: Source,
+    columns: Columns,
+    options: EMOptions,
+    spec: Specification,
+    asked: int | float | str,
+    seed: int,
+) -> SolvedColumns:
+    """`fit_asked` of columns of several kinds: "auto" is the number that predicts best.
+
+    A share is of the variance of the Gaussian variables behind the columns.
+    """
+    choice = None
+
+    def fit(q: int, options: EMOptions = options) -> tuple[ColumnModel, GaussianFit]:
+        return fit_column_model(source, columns, q, options, spec)
+
+    if not isinstance(asked, Integral | str):
+        most = int(min(source.observed().count, columns.width))
+        share, loose = float(asked), loosened(options)
+        q = rank_for_fraction(lambda q: explained(fit(q, loose)[1]), share, most)
+        model, found = reaching(fit, lambda each: explained(each[1]), q, share, most)
+        if explained(found) < share:
+            warn(out_of_reach(share, found), UserWarning)
+        return model, found, None
+    if isinstance(asked, str):
+        choice = rank_of_source(source, columns, seed, spec).choice()
+    q = int(asked) if choice is None else choice.n_components
+    require_width(q, columns)
+    return *fit(q), choice
+
+
+def require_width(q: int, columns: Columns) -> None:
+    if q > columns.width:
+        raise ValueError(
+            f"n_components is {q}, but behind the columns there are only {columns.width} Gaussian "
+            "variables: one for each, and K - 1 for K levels without an order"
+        )
+
+
+def columns_not_converged(name: str, n_iter: int) -> str:
+    """Why a fit of columns of several kinds ended before it converged."""
+    return (
+        f"{name} stopped after {n_iter} steps before it reached its tolerance: levels that "
+        "other columns separate, or columns that follow from others, leave the likelihood flat. "
+        "Fewer components help"
+    )
+
+
 def loosened(options: EMOptions) -> EMOptions:
     """Options of fits that only compare ranks."""
     return replace(options, tol=max(options.tol, LOOSE), n_init=1, watch=silenced(options.watch))
@@ -327,13 +458,16 @@ def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
     """
     found = reaching(fit, explained, q, share, most_components(source))
     if explained(found) < share and found.spectrum.total > 0.0:
-        warn(
-            f"{words().parameter('n_components', f'{share:g}')} of the variance is out of "
-            f"reach: {found.model.q} components, "
-            f"the most that rows and columns allow, explain {explained(found):.3g}",
-            UserWarning,
-        )
+        warn(out_of_reach(share, found), UserWarning)
     return found
+
+
+def out_of_reach(share: float, found: GaussianFit) -> str:
+    return (
+        f"{words().parameter('n_components', f'{share:g}')} of the variance is out of reach: "
+        f"{found.model.q} components, the most that rows and columns allow, explain "
+        f"{explained(found):.3g}"
+    )
 
 
 def explained(fit: GaussianFit) -> float:
@@ -350,8 +484,21 @@ class NoisyEstimator(LinearGaussianEstimator):
     distribution: str
     degrees_of_freedom: float | None
 
+    def _require_for_kinds(self, cell_sd: Any) -> None:
+        super()._require_for_kinds(cell_sd)
+        self._student()  # refuses degrees of freedom of Gaussian noise
+
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, cell_sd: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        cell_sd: Any = None,
+        lower: Any = None,
+        upper: Any = None,
+    ) -> Self:
         """Fit the model to the observed values of X.
 
         Parameters
@@ -362,8 +509,11 @@ class NoisyEstimator(LinearGaussianEstimator):
         cell_sd : table of X's shape, default=None
             Known standard deviation s_ij of each value; 0 or NaN where nothing is known. The noise
             variance of a value is then psi_j + s_ij^2, the model's own being what is left.
+        lower, upper : array-like that broadcasts to X's shape, default=None
+            Limits of values that are not known exactly, NaN where there is none; with columns of
+            several kinds. Other methods take them by `eigengap.columns.with_limits`.
         """
-        self._fit(X, sample_weight, cell_sd)
+        self._fit(limited(self, X, lower, upper), sample_weight, cell_sd)
         return self
 
     def fit_transform(

@@ -7,6 +7,7 @@ scikit-learn's notebooks show every parameter.
 """
 
 import re
+from collections.abc import Mapping
 from inspect import cleandoc, isfunction, signature
 from numbers import Integral, Real
 from os import PathLike
@@ -20,6 +21,7 @@ COUNT = Interval(Integral, 1, None, closed="left")
 # A parameter that is True or False by default is a boolean, if nothing else is known of it.
 CONSTRAINTS: dict[str, list[Any]] = {
     "checkpoint": [str, PathLike, Checkpoint, None],
+    "columns": [StrOptions({"numeric", "auto"}), Mapping],
     "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
     "distribution": [StrOptions({"gaussian", "student"})],
     "max_iter": [COUNT],
@@ -57,6 +59,12 @@ checkpoint : str, path-like or Checkpoint, default=DEFAULT
     File to which an iterative fit writes now and then what it has done, and from which a later
     call goes on if this one was interrupted; removed when the fit has converged
     (docs/checkpoints.md).
+columns : "numeric", "auto" or mapping of columns to kinds, default=DEFAULT
+    What columns hold. "numeric": Gaussian numbers, and text is refused. "auto": numbers, levels and
+    truth values of a data frame, each by its own kind of column (continuous, ordinal, binary,
+    nominal; `kinds_`); identifiers, free text and dates are ignored. A mapping names kinds,
+    "ordinal" for instance, or values of `eigengap.columns`, for some columns; the others are found
+    as under "auto" (docs/columns.md).
 copy : bool, default=DEFAULT
     Kept for scikit-learn's signature; the data are never modified.
 degrees_of_freedom : float, default=DEFAULT

@@ -15,11 +15,15 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from eigengap.estimators.shared.base import check_features, keep_features, progress_of
-from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
+from eigengap.estimators.shared.density import (
+    NUMERIC_ONLY,
+    warn_of_constants,
+    warn_of_few,
+    warn_of_units,
+)
 from eigengap.estimators.shared.linear import LinearGaussianEstimator, Solved
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
-from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
@@ -73,6 +77,11 @@ class _Batches:
 
 def _takes_batches(estimator: Any) -> bool:
     """Whether moments are sufficient statistics for the fit."""
+    if estimator._takes_kinds or estimator.table_ is not None:
+        raise AttributeError(
+            f"partial_fit {NUMERIC_ONLY}: kinds, levels and maps of columns are learned from the "
+            "whole table. Use fit"
+        )
     distribution = getattr(estimator, "distribution", "gaussian")
     if distribution == "gaussian":
         return True
@@ -192,12 +201,7 @@ class PartialFit(LinearGaussianEstimator):
     def _stream_spec(self) -> StreamSpec:
         """The model asked for, as online EM wants it."""
         spec = self._spec()
-        model = Specification(
-            noise="diagonal" if spec.noise == "diagonal" else "isotropic",
-            noise_variance=spec.noise_variance,
-            fit_mean=spec.fit_mean,
-            loading_precision=spec.loading_precision,
-        )
+        model = spec.specification()
         return StreamSpec(model, self.scale, EMOptions(tol=spec.tol, max_iter=self.max_iter))
 
     def _require_components(self, d: int, stream: Stream) -> None:

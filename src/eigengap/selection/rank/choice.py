@@ -105,7 +105,7 @@ class RankChoice:
     Attributes
     ----------
     n_components : int
-        At least 1.
+        At least 1; 0 where columns of several kinds do not predict one another.
     criteria : mapping of str to int
         What each criterion picks; 0 means that no component exceeds the noise level.
     curves : mapping of str to Curve

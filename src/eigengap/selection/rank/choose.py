@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from math import nan
@@ -14,10 +14,14 @@ import numpy as np
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
 from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
+from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
+from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.selection.coded_table import CodedTable
+from eigengap.selection.columns import METHOD, rank_of_source
 from eigengap.selection.rank import automatic, spectral
 from eigengap.selection.rank.automatic import parallel_analysis, permuted_parallel_analysis
 from eigengap.selection.rank.choice import (
@@ -62,6 +66,7 @@ def choose_rank(
     missing_values: Any = nan,
     sample_weight: Any = None,
     random_state: int | np.random.Generator | np.random.RandomState | None = 0,
+    columns: str | Mapping[Any, Any] = "numeric",
 ) -> RankChoice:
     """How many components a table has, by every criterion that applies to it.
 
@@ -89,6 +94,10 @@ def choose_rank(
         the values that are held out in its copy.
     random_state : int, Generator, RandomState or None, default=0
         Of the permutations and of the folds of cross-validation.
+    columns : "numeric", "auto" or mapping of columns to kinds, default="numeric"
+        What columns hold (docs/columns.md). Where it is not "numeric", "cross_validation" is the
+        only criterion that applies: the mean log score of held-out values, the logarithm of the
+        probability of a level or of the density of a number. 0 is a possible answer then.
 
     Returns
     -------
@@ -119,21 +128,25 @@ def choose_rank(
         raise ValueError(
             f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
         )
+    seed = seed_of(random_state)
+    if not isinstance(columns, str) or columns != "numeric":
+        coded, rows = CodedTable.learned(X, _kinds(columns), sample_weight, missing_values)
+        return _of_columns(rows.present(), coded.columns, asked, noise, seed, max_rank)
     source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
     source.require_fit(min_rows=3)
     require_frequencies(source.observed().sum_w)
     warn_of_codes(source)
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")
-    columns = source.reduce(ColumnMoments.of)
-    refuse_out_of_range(source, float(np.sum(columns.variance)), fit_mean=True)
-    if not np.any(columns.variance > 0.0):
+    moments = source.reduce(ColumnMoments.of)
+    refuse_out_of_range(source, float(np.sum(moments.variance)), fit_mean=True)
+    if not np.any(moments.variance > 0.0):
         raise ValueError("all rows of X are equal, so that there are no components")
     if scale:
-        refuse_tiny_columns(source, columns.variance)
-        sd = np.sqrt(columns.variance)
+        refuse_tiny_columns(source, moments.variance)
+        sd = np.sqrt(moments.variance)
         source = Rescaled(source, np.where(sd > 0, sd, 1.0))
-    table = _Table(source, columns, noise, tolerance, seed_of(random_state), max_rank)
+    table = _Table(source, moments, noise, tolerance, seed, max_rank)
     picks: dict[str, int] = {}
     curves: dict[str, Curve] = {}
     not_applied: dict[str, str] = {}
@@ -155,6 +168,38 @@ def choose_rank(
         )
     kept = max(min(kept, table.most), 1)
     return RankChoice(kept, picks, curves, in_words(kept, picks, not_applied), not_applied)
+
+
+NUMBERS_ONLY = "numbers only; for columns of several kinds held-out values decide"
+
+
+def _of_columns(
+    source: Source,
+    columns: Columns,
+    asked: list[str],
+    noise: Noise,
+    seed: int,
+    most: int | None,
+) -> RankChoice:
+    """Of columns of several kinds."""
+    others = dict.fromkeys([name for name in asked if name != METHOD], NUMBERS_ONLY)
+    if METHOD not in asked:
+        raise ValueError(
+            f"columns of several kinds have one criterion, {METHOD}: "
+            f"{', '.join(others)} take numbers only"
+        )
+    require_frequencies(source.observed().sum_w)
+    spec = Specification("diagonal" if noise == "diagonal" else "isotropic")
+    choice = rank_of_source(source, columns, seed, spec, most).choice()
+    not_applied = {**choice.not_applied, **others}
+    words = f"{choice.summary}. Not applied: the other criteria, which take numbers"
+    return replace(choice, not_applied=not_applied, summary=words if others else choice.summary)
+
+
+def _kinds(columns: Any) -> Any:
+    if isinstance(columns, Mapping) or columns == "auto":
+        return columns
+    raise ValueError(f'columns is {columns!r}; it has to be "numeric", "auto" or a mapping')
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,516 @@
+"""Tables with columns of every kind as codes: learned from the table of a fit, and back.
+
+Models of columns act on coded values (n, d): numbers, codes of levels, NaN where missing. A
+`CodedTable` knows the caller's table: what each column holds (`Schema`), of which kind it is, the
+fitted columns of those that a model uses, and what new rows may hold. It fits no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.exceptions import DataError, UnknownLevelError
+from eigengap.fitting.columns.counts import Sizes
+from eigengap.fitting.columns.details import (
+    Bounds,
+    Details,
+    censored_where_limited,
+    without_limits,
+)
+from eigengap.fitting.columns.kinds import (
+    TOTAL,
+    WORDS,
+    Censored,
+    Continuous,
+    Count,
+    Ignored,
+    Kind,
+    Ordinal,
+    kinds_of,
+    learn_columns,
+)
+from eigengap.fitting.columns.survey import Survey
+from eigengap.linalg import Array
+from eigengap.models.columns.column import Column, LevelColumn
+from eigengap.models.columns.continuous import ContinuousColumn
+from eigengap.models.columns.nominal import NominalColumn
+from eigengap.models.columns.table import Columns
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    ColumnType,
+    DerivedSource,
+    MixedTable,
+    ObservedCells,
+    Schema,
+    Source,
+    column,
+    in_memory_table,
+    library_of,
+    like,
+    new_frame,
+    open_table,
+    quote,
+    require_unique,
+    resolve_columns,
+    show,
+)
+from eigengap.wording import words
+
+MOST_SHOWN = 6  # levels that a message shows
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """What a fit knows of the columns of its table."""
+
+    schema: Schema
+    kinds: tuple[Kind, ...]  # of every column
+    columns: Columns  # of those that are not ignored
+    library: str | None = None  # of the frame, where it was one
+    sizes: Mapping[int, Sizes] = field(default_factory=dict)  # of rows, for columns of counts
+
+    @classmethod
+    def learned(
+        cls, X: Any, asked: str | Mapping[Any, Any], weight: Any = None, missing_values: Any = nan
+    ) -> tuple[CodedTable, Source]:
+        """From the table of a fit, and its coded rows.
+
+        `asked` is "auto", or names the kinds of some columns.
+        """
+        X, bounds = without_limits(X)
+        table = open_table(X, sample_weight=weight, missing_values=missing_values)
+        schema = table.schema()
+        require_unique(schema.names)
+        asked = {} if isinstance(asked, str) else asked
+        _require_clear(X, asked)
+        wanted = asked_kinds(schema, asked)
+        schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
+        exposures = _exposures(wanted, schema)
+        sizes = set(exposures.values())
+        ignored = {j for j, kind in wanted.items() if isinstance(kind, Ignored)}
+        schema = schema.ignoring(ignored - sizes)
+        rows = table.source(schema, range(len(schema.columns)))
+        survey = Survey.of(_of_weight(rows))
+        holds = [own.holds for own in schema.columns]
+        n_levels = [len(own.levels) for own in schema.columns]
+        notes = [own.note for own in schema.columns]
+        unasked = [own.holds_unasked for own in schema.columns]
+        kinds = kinds_of(survey, unasked, n_levels, wanted, notes)
+        kinds = tuple(  # what is only a size is not in the model
+            Ignored("it is a size") if j in sizes - wanted.keys() else kind
+            for j, kind in enumerate(censored_where_limited(kinds, bounds))
+        )
+        kinds = _censored(kinds, schema, wanted)
+        used = _used(kinds)
+        if not used:
+            raise ValueError("every column is ignored; name a kind for one of them in columns=")
+        schema = schema.ignoring(set(range(len(kinds))) - {*used, *sizes})
+        details = Details.of(kinds, used, exposures, survey.rows)
+        source: Source
+        if details.n:
+            source = _detailed(rows, details, bounds, schema)
+        else:
+            source = table.columns_of(rows, schema, used)
+        if survey.n_rows < 2:
+            source.present().require_fit(min_rows=2)
+        if bounds is not None:
+            known = source.collect()
+        else:
+            known = details.coded(*_parsed(survey.rows, schema))
+        learned = learn_columns(rows, survey, kinds, holds, details.cells(known))
+        return cls(schema, kinds, learned, library_of(X), details.sizes), source
+
+    # Rows, in and out ----------------------------------------------------------------------
+
+    def source(self, X: Any) -> Source:
+        """The coded values of the columns that are used.
+
+        A value that its column cannot hold is refused by row and column.
+        """
+        X, bounds = without_limits(X)
+        table = self._opened(X)
+        if not in_memory_table(X):
+            self._require_columns(table)
+        if self.details.n or bounds is not None:
+            rows = table.source(self.schema, range(self.n_features))
+            source = _detailed(rows, self.details, bounds, self.schema)
+        else:
+            source = table.source(self.schema, self.used)
+        if not isinstance(source, ArraySource):
+            return DerivedSource(source, self._held)
+        self._held(Block(source.collect(), None, None, 0))
+        return source
+
+    def _require_columns(self, table: MixedTable) -> None:
+        """Refuse a table elsewhere whose columns are not those of the fit."""
+        if table.n_columns != self.n_features:
+            raise ValueError(
+                f"{words().X} has {table.n_columns} features, but {self.n_features} features were "
+                "passed during fit"
+            )
+        if None in (self.names, table.names) or table.names == self.names:
+            return
+        assert self.names is not None
+        assert table.names is not None
+        j = next(j for j, name in enumerate(table.names) if name != self.names[j])
+        raise ValueError(
+            "The feature names should match those that were passed during fit: column "
+            f"{j} is {quote(table.names[j])} instead of {quote(self.names[j])}"
+        )
+
+    def _opened(self, X: Any) -> MixedTable:
+        return open_table(X, missing_values=[*self.schema.missing, *self.schema.missing_texts])
+
+    def shown(self, source: Source) -> Source:
+        """Coded rows without details, with some value wherever a cell is known by its limits."""
+        if not self.details.n:
+            return source
+        rows = source.collect()
+        values = rows[:, : len(self.used)].copy()
+        for k in range(len(self.used)):
+            details = self.details.of_column(rows, k)
+            if details is not None and self.kinds[self.used[k]].takes_limits:
+                for limit in details.T:
+                    values[:, k] = np.where(np.isnan(values[:, k]), limit, values[:, k])
+        names = None if source.names is None else source.names[: len(self.used)]
+        return ArraySource(values, weight=source.weight, names=names)
+
+    def decode(self, X: Any, values: Array) -> Any:
+        """X with these values (n, d) of the columns that are used, in X's own types.
+
+        Cells that hold their value already stay as they are.
+        """
+        X = self._in_memory(X)
+        coded = self.schema.code(X)
+        full = coded.copy()
+        full[:, self.used] = values
+        replaced: NDArray[np.bool_] = ~(np.isnan(full) | (full == coded))
+        return self.schema.decode(X, full, replaced)
+
+    def numbers(self, X: Any, values: Array, others: Array | float = nan) -> Any:
+        """Numbers (n, d) of the columns that are used, as a table of X's columns."""
+        X, _ = without_limits(X)
+        full = np.empty((len(values), self.n_features))
+        full[:] = others
+        full[:, self.used] = values
+        return like(X, _as_given(X, full))
+
+    def deviations(self, X: Any, std: Array) -> Any:
+        """Standard deviations (n, d) as `numbers`: NaN for missing levels, which have none.
+
+        Likewise for what is missing in columns that are ignored; else 0 there.
+        """
+        missing = self.missing_cells(X)
+        std = np.where(missing[:, self.used] & self.has_levels, np.nan, std)
+        return self.numbers(X, std, np.where(missing, np.nan, 0.0))
+
+    def missing_cells(self, X: Any) -> NDArray[np.bool_]:
+        """(n, d) which cells of a table are missing, in columns that are ignored too."""
+        return self.schema.missing_cells(self._in_memory(X))
+
+    def code(self, X: Any) -> Array:
+        """Coded values (n, d) of all columns, in memory."""
+        return self.schema.code(self._in_memory(X))
+
+    def incomplete(self, X: Any) -> NDArray[np.bool_]:
+        """(d,) columns with missing values; of a table elsewhere among those that are used."""
+        if in_memory_table(X):
+            return np.asarray(self.missing_cells(X).any(axis=0))
+        found = np.zeros(self.n_features, dtype=bool)
+        found[self.used] = self._opened(X).source(self.schema, self.used).missing_per_column() > 0
+        return found
+
+    def _in_memory(self, X: Any) -> Any:
+        X, _ = without_limits(X)
+        return X if in_memory_table(X) else self._opened(X).whole(self.schema)
+
+    def rows(self, values: Array) -> Any:
+        """New rows with these values (n, d) of the columns that are used.
+
+        Of a frame, a frame of them; else an array of all columns: of floats, or of objects where a
+        column has levels or is ignored, which is None.
+        """
+        columns = [self._cells(k, x) for k, x in enumerate(values.T)]
+        if self.library is not None and self.names is not None:
+            names = [self.names[j] for j in self.used]
+            return new_frame(dict(zip(names, columns, strict=True)), self.library)
+        d = self.n_features
+        if len(self.used) == d and not any(own.levels for own in self.schema.columns):
+            return values
+        made = np.full((len(values), d), None, dtype=object)
+        for j, cells in zip(self.used, columns, strict=True):
+            made[:, j] = cells
+        return made
+
+    def _cells(self, k: int, x: Array) -> Any:
+        own = self.schema.columns[self.used[k]]
+        return [own.level(value) for value in x.tolist()] if own.levels else np.ascontiguousarray(x)
+
+    # Columns -------------------------------------------------------------------------------
+
+    @property
+    def details(self) -> Details:
+        """What cells of the columns that are used need besides values."""
+        return Details(tuple(self.used), self.kinds, self.sizes)
+
+    @property
+    def n_features(self) -> int:
+        """Of the caller's table."""
+        return len(self.kinds)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return self.schema.names
+
+    @property
+    def used_names(self) -> tuple[str, ...] | None:
+        """Of the columns that are not ignored."""
+        names = self.names
+        return None if names is None else tuple(names[j] for j in self.used)
+
+    @property
+    def used(self) -> list[int]:
+        """Columns that are not ignored."""
+        return _used(self.kinds)
+
+    @property
+    def has_levels(self) -> NDArray[np.bool_]:
+        """Which of the used columns hold levels, not numbers."""
+        return np.array([bool(self.schema.columns[j].levels) for j in self.used])
+
+    @property
+    def underlying_names(self) -> tuple[str, ...]:
+        """Of each u: its column's, or region=north for the questions of a nominal column."""
+        found: list[str] = []
+        for j, fitted in zip(self.used, self.columns.kinds, strict=True):
+            own, key = self.schema.columns[j], self.key(j)
+            name = f"x{key}" if isinstance(key, int) else key
+            if isinstance(fitted, NominalColumn):
+                asked = fitted.levels[fitted.order[:-1]].tolist()
+                found += [f"{name}={_text(own.level(code))}" for code in asked]
+            else:
+                found += [name] * fitted.width
+        return tuple(found)
+
+    def cell(self, k: int, value: float) -> Any:
+        """A value of the k-th of the columns that are used, as the caller has it."""
+        return self.schema.columns[self.used[k]].level(value)
+
+    def described(self) -> dict[Any, str]:
+        """The kind of each column, by name or position."""
+        return {self.key(j): kind.word for j, kind in enumerate(self.kinds)}
+
+    def ignored(self) -> dict[Any, str]:
+        """Why each column that is not used is not."""
+        return {
+            self.key(j): kind.why or "as asked"
+            for j, kind in enumerate(self.kinds)
+            if isinstance(kind, Ignored)
+        }
+
+    def levels(self) -> dict[Any, tuple[Any, ...]]:
+        """The levels of each column that has some, in the order of `level_probabilities`."""
+        found = {}
+        for j, fitted in zip(self.used, self.columns.kinds, strict=True):
+            if isinstance(fitted, LevelColumn):
+                own = self.schema.columns[j]
+                found[self.key(j)] = tuple(own.level(float(x)) for x in fitted.levels)
+        return found
+
+    def key(self, j: int) -> Any:
+        """The name of a column, or its position."""
+        names = self.names
+        return j if names is None else names[j]
+
+    def _held(self, block: Block) -> Block:
+        """The block, if its values are such as their columns can hold."""
+        for k, (j, fitted) in enumerate(zip(self.used, self.columns.kinds, strict=True)):
+            self._require_held(np.asarray(block.values[:, k], np.float64), block, j, fitted)
+        return block
+
+    def _require_held(self, x: Array, block: Block, j: int, fitted: Column) -> None:
+        """Refuse values of a column that it cannot hold."""
+        rows = np.flatnonzero(~np.isnan(x))
+        x, kind, own = x[rows], self.kinds[j], self.schema.columns[j]
+        bad = np.flatnonzero(~fitted.holds(x))
+        fault = None if len(bad) else kind.fault(x, has_levels=bool(own.levels))
+        if not len(bad) and fault is None:
+            return
+        at = int(bad[0] if fault is None else fault.at)
+        refused = UnknownLevelError if isinstance(fitted, LevelColumn) else DataError
+        value, row = own.level(float(x[at])), block.start + int(rows[at])
+        raise refused(
+            f"{show(value)} at row {row}, column {column(self.names, j)}, does not fit "
+            f"this {kind.word} column: {_range(fitted, own)}. Make it missing (NaN), or fit on "
+            "rows that have it",
+            row=row,
+            column=j,
+            name=own.name,
+            value=value if isinstance(value, float) else str(value),
+        )
+
+
+def _censored(
+    kinds: Sequence[Kind], schema: Schema, wanted: Mapping[int, Kind]
+) -> tuple[Kind, ...]:
+    """The kinds, columns with limits in their text as censored ones."""
+    found = list(kinds)
+    for j in schema.limited:
+        kind = kinds[j]
+        if j not in wanted:
+            found[j] = Censored()
+        elif type(kind) is Continuous:
+            found[j] = Censored(kind.transform)
+        elif not kind.takes_limits:
+            raise DataError(
+                f"column {column(schema.names, j)} cannot be {kind.word}: it holds limits, text "
+                'such as "<0.1". Make it Censored() in columns=, or the limits missing',
+                column=j,
+                name=schema.columns[j].name,
+            )
+    return tuple(found)
+
+
+class _DetailedSource(DerivedSource):
+    """Coded rows of a whole table as those of the columns that are used, with their details."""
+
+    def __init__(self, parent: Source, details: Details, schema: Schema) -> None:
+        super().__init__(parent, self._coded)
+        self._details, self._schema = details, schema
+        self.names = details.names(schema.names)
+        self.n_features = len(details.used) + details.n
+
+    def _coded(self, block: Block) -> Block:
+        return replace(block, values=self._of(block.values, block.start))
+
+    def _of(self, values: Any, start: int = 0) -> Array:
+        rows = np.asarray(values, dtype=np.float64)
+        return self._details.coded(*_parsed(rows, self._schema), start)
+
+    def present(self) -> Source:
+        parent = self._parent.present()
+        return self if parent is self._parent else type(self)(parent, self._details, self._schema)
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._of(self._parent.sample(k, rng))
+
+    def collect(self) -> Array:
+        return self._of(self._parent.collect())
+
+    def observed(self) -> ObservedCells:
+        return self.reduce(ObservedCells.of)
+
+
+def _detailed(rows: Source, details: Details, bounds: Bounds | None, schema: Schema) -> Source:
+    """Coded rows of a whole table, with details; given limits are those of a table in memory."""
+    if not isinstance(rows, ArraySource):
+        return _DetailedSource(rows, details, schema)
+    values, parsed = _parsed(np.asarray(rows.collect(), dtype=np.float64), schema)
+    if bounds is not None and parsed is not None:
+        given = ~(np.isnan(bounds[0]) & np.isnan(bounds[1]))
+        bounds = (np.where(given, bounds[0], parsed[0]), np.where(given, bounds[1], parsed[1]))
+    coded = details.coded(values, parsed if bounds is None else bounds)
+    names = details.names(schema.names)
+    return ArraySource(coded.astype(rows.dtype), weight=rows.weight, names=names)
+
+
+def _parsed(rows: Array, schema: Schema) -> tuple[Array, Bounds | None]:
+    """Coded rows (c, d), and the limits (c, d) that text in them stands for."""
+    d, limited = len(schema.columns), schema.limited
+    if not limited:
+        return rows, None
+    lower, upper = np.full((2, len(rows), d), np.nan)
+    lower[:, limited], upper[:, limited] = rows[:, d::2], rows[:, d + 1 :: 2]
+    return rows[:, :d], (lower, upper)
+
+
+def _exposures(wanted: Mapping[int, Kind], schema: Schema) -> dict[int, int]:
+    """Of columns of counts whose rows have a size of their own: the column that holds it."""
+    found = {}
+    for j, kind in wanted.items():
+        if isinstance(kind, Count) and kind.size not in (None, TOTAL):
+            (found[j],) = resolve_columns([kind.size], schema.names, len(schema.columns))
+            if schema.columns[found[j]].holds != "numbers":
+                label = column(schema.names, found[j])
+                raise DataError(f"column {label} holds no numbers, so it is no size", column=j)
+    return found
+
+
+def _of_weight(source: Source) -> Source:
+    """Without rows of weight 0, which other sources do not have."""
+    if not isinstance(source, ArraySource) or source.weight is None or source.weight.all():
+        return source
+    return source.only(np.flatnonzero(source.weight))
+
+
+def _as_given(X: Any, values: Array) -> NDArray[Any]:
+    """In float32 where an array X is, so that outputs are."""
+    is_single = library_of(X) is None and getattr(X, "dtype", None) == np.float32
+    return values.astype(np.float32) if is_single else values
+
+
+def _used(kinds: tuple[Kind, ...]) -> list[int]:
+    return [j for j, kind in enumerate(kinds) if not isinstance(kind, Ignored)]
+
+
+def _text(level: Any) -> str:
+    return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def _range(fitted: Any, own: ColumnType) -> str:
+    """The values that a column had in the fit, in words."""
+    if isinstance(fitted, LevelColumn):
+        shown = ", ".join(show(own.level(float(x))) for x in fitted.levels[:MOST_SHOWN])
+        more = ", ..." if len(fitted.levels) > MOST_SHOWN else ""
+        return f"the levels of the fit are {shown}{more}"
+    if isinstance(fitted, ContinuousColumn):
+        low, high = fitted.margin.family.range
+        return f"its values lie between {low:g} and {high:g}"
+    return "it holds counts"
+
+
+def _require_clear(X: Any, asked: Mapping[Any, Any]) -> None:
+    """Integers are positions; where columns have integers for names, one may be both."""
+    labels = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else []
+    for key in asked:
+        is_name = isinstance(key, int | np.integer) and not isinstance(key, bool) and key in labels
+        if is_name and labels[int(key) % len(labels)] != key:
+            raise DataError(
+                f"columns names {key}, which is the name of one column of X and the position of "
+                "another. Name the columns by text, e.g. X.rename(columns=str)",
+                column=labels.index(key),
+            )
+
+
+def asked_kinds(schema: Schema, asked: Mapping[Any, Any]) -> dict[int, Kind]:
+    """Kinds as asked for, by position."""
+    found: dict[int, Kind] = {}
+    for key, kind in asked.items():
+        (j,) = resolve_columns([key], schema.names, len(schema.columns))
+        label = column(schema.names, j)
+        if isinstance(kind, type) and issubclass(kind, Kind):
+            kind = kind.word
+        if not (isinstance(kind, Kind) or (isinstance(kind, str) and kind in WORDS)):
+            raise ValueError(
+                f"the kind of column {label} is {kind!r}; it must be one of "
+                f"{', '.join(WORDS)}, or a value of eigengap.columns"
+            )
+        if j in found:
+            raise DataError(f"columns names column {label} more than once", column=j)
+        wanted = WORDS[kind]() if isinstance(kind, str) else kind
+        if isinstance(wanted, Ordinal) and not wanted.order and schema.columns[j].holds == "levels":
+            raise DataError(
+                f"column {label} holds text, which has no order of its own. Give the levels from "
+                "the lowest on, Ordinal(order=[...]), or make the column an ordered categorical",
+                column=j,
+                name=schema.columns[j].name,
+            )
+        found[j] = wanted
+    return found
