@@ -34,7 +34,7 @@ COMMANDS = {
     "denoise": ("images", "Take the noise out of an image."),
     "inpaint": ("images", "Impute the missing pixels of an image."),
     "inspect": ("about", "What is in a model file, without loading it."),
-    "demo": ("report", "Fit, impute and report the shipped table with its 16 missing values."),
+    "demo": ("report", "Impute and report the shipped table with its 16 missing values."),
     "doctor": ("about", "Versions, extras, threads and memory, for a bug report."),
     "completion": ("about", "Print the script that completes commands in your shell."),
 }

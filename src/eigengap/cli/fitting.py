@@ -17,10 +17,13 @@ import numpy as np
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.files import as_file
-from eigengap.cli.models import estimator
-from eigengap.cli.narration import Narrator, listing, many, signed
+from eigengap.cli.models import estimator, takes_columns
+from eigengap.cli.narration import Narrator, listing, many, named, signed
 from eigengap.cli.progress import showing_steps, waiting
-from eigengap.cli.tables.faults import as_argument, report_constant
+from eigengap.cli.tables.faults import as_argument, report_constant, report_skewed
+from eigengap.cli.tables.kinds import counted, looks_like_id, reasons
+from eigengap.cli.tables.outputs import schema_of
+from eigengap.cli.tables.pieces import whole_frame
 from eigengap.cli.tables.table import Choice, Table, table_for
 from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.model_file import load
@@ -43,7 +46,8 @@ PATIENCE = "20s"  # for a Dask scheduler to answer
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
 MOST_NAMED = 8  # columns that one message lists
-ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
+NUMERIC = "numeric"
+NUMERIC_SETTINGS = {"estimator", "integers", "bounds", "add_indicator", "columns"}
 
 
 def fitted(wanted: Mapping[str, Any], table: Table, narrator: Narrator) -> Any:
@@ -54,18 +58,75 @@ def fitted(wanted: Mapping[str, Any], table: Table, narrator: Narrator) -> Any:
         raise WrongUsage(f"-m {name} {need}")
     how = {option: wanted[option] for option in MODEL_OPTIONS if option in wanted}
     shows = narrator.verbose or (narrator.shows_progress and name != "low-rank")
-    model = estimator(name, verbose=shows, **how)
+    model = estimator(name, verbose=shows, columns=columns_for(wanted, table), **how)
     model._validate_params()  # wrong options are refused before anything is read
+    if model.get_params(deep=False).get("columns", NUMERIC) != NUMERIC:
+        _fit_columns(model, table, name, narrator)
+        return model
     with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
             source = stack.enter_context(source_of(table, wanted.get("scheduler")))
             report_read(table, source, narrator, model)
+            report_skewed(table, source, narrator, takes_columns(name))
         given = () if table.target is None else (_target(table, name),)
         before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)
         _report_fit(model, source, narrator, narrator.n_notes > before)
     return model
+
+
+def takes_levels(wanted: Mapping[str, Any]) -> bool:
+    """Whether the model that options describe takes columns of every kind."""
+    name = wanted["name"]
+    if wanted.get("numeric") or wanted.get("checkpoint") or wanted.get("scheduler"):
+        return False
+    settings = {one.partition("=")[0].strip() for one in wanted.get("settings", ())}
+    return takes_columns(name) and not settings & NUMERIC_SETTINGS
+
+
+def columns_for(wanted: Mapping[str, Any], table: Table) -> Any:
+    """`columns` of the estimator: kinds are found where the table has levels, or it imputes.
+
+    A table of numbers alone stays one of numbers, unless a kind is named.
+    """
+    if not takes_levels(wanted):
+        return None
+    if table.levels or table.kinds or wanted["name"] == "low-rank":
+        return table.asked or "auto"
+    return None
+
+
+def _fit_columns(model: Any, table: Table, name: str, narrator: Narrator) -> None:
+    """Fit a model of columns of every kind to the table in memory."""
+    with narrator.hearing(), waiting(narrator, "Reading"):
+        X, values = whole_frame(table, table.feature_names)
+        source = ArraySource(values, names=table.feature_names)
+        report_read(table, source, narrator, with_kinds=True)
+    before = narrator.n_notes
+    with narrator.hearing(), showing_steps(narrator), waiting(narrator, "Fitting"):
+        model.fit(X, *(() if table.target is None else (_target(table, name),)))
+    _report_columns(model, table, narrator)
+    _report_fit(model, source, narrator, narrator.n_notes > before)
+
+
+def columns_read(table: Table, narrator: Narrator) -> Any:
+    """The table as a model of columns of every kind takes it, reported."""
+    X, values = whole_frame(table, table.feature_names)
+    report_read(table, ArraySource(values, names=table.feature_names), narrator)
+    return X
+
+
+def _report_columns(model: Any, table: Table, narrator: Narrator) -> None:
+    """The kinds that were found, in few words; --json has them by name."""
+    kinds = {str(name): kind for name, kind in getattr(model, "kinds_", {}).items()}
+    if not kinds:
+        return
+    narrator.say("Columns", f"{counted(list(kinds.values()))}{_set_aside(table)}", kinds=kinds)
+
+
+def _set_aside(table: Table) -> str:
+    return f"; set aside: {reasons(table, MOST_NAMED)}" if table.aside else ""
 
 
 @contextmanager
@@ -113,8 +174,21 @@ def _on_cluster(table: Table, frames: Any) -> Any:
 def loaded(table: Table) -> Any:
     """The features in memory where they are small relative to it, else a source that reads them."""
     source = table.source()
-    if isinstance(source, FieldSource):
+    if isinstance(source, FieldSource) or not is_small(table, source):
         return source
+    return ArraySource(source.collect(), names=source.names)
+
+
+def is_for_pieces(table: Table) -> bool:
+    """Whether a table of numbers is too large to be held in memory as a whole."""
+    if table.levels or table.kinds:
+        return False
+    source = table.source()
+    return not isinstance(source, FieldSource) and not is_small(table, source)
+
+
+def is_small(table: Table, source: Any) -> bool:
+    """Whether the features take little of the free memory."""
     if source.n_rows is not None:
         size = 8.0 * source.n_rows * source.n_features
     else:
@@ -122,9 +196,7 @@ def loaded(table: Table) -> Any:
         size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
     most = LOADED_SHARE * memory.free_memory()
     # The second question is for files that were packed more tightly.
-    if size > most or 8.0 * source.observed().rows * source.n_features > most:
-        return source
-    return ArraySource(source.collect(), names=source.names)
+    return bool(size <= most and 8.0 * source.observed().rows * source.n_features <= most)
 
 
 def _target(table: Table, name: str) -> Any:
@@ -167,12 +239,15 @@ def is_no_class(label: Any, na: Sequence[str]) -> bool:
 # What is reported -----------------------------------------------------------------------------
 
 
-def report_read(table: Table, source: Any, narrator: Narrator, model: Any = None) -> None:
-    """How large the table is, and where values are missing."""
+def report_read(
+    table: Table, source: Any, narrator: Narrator, model: Any = None, with_kinds: bool = False
+) -> None:
+    """How large the table is, and where values are missing; kinds may follow after the fit."""
     wants = getattr(model, "_wants_scatter", None)
     look_first(source, scatter=bool(wants is not None and wants(source)))
     missing, rows = source.missing_per_column(), source.observed().rows
-    shape = f"{many(rows, 'row')} x {many(source.n_features, 'numeric column')}"
+    what = "column" if table.levels else "numeric column"
+    shape = f"{many(rows, 'row')} x {many(source.n_features, what)}"
     narrator.say(
         "Read",
         f"{shape}; {_missing(missing, rows, table)}",
@@ -184,10 +259,20 @@ def report_read(table: Table, source: Any, narrator: Narrator, model: Any = None
             table.name(j): int(missing[k]) for k, j in enumerate(table.features) if missing[k]
         },
     )
+    if table.aside:
+        narrator.facts["set_aside"] = {table.name(j): why for j, why in table.aside.items()}
+        if not with_kinds:
+            some = f"{len(table.levels)} of levels, " if table.levels else ""
+            narrator.say("Columns", f"{some}{len(table.numbers)} numeric{_set_aside(table)}")
+    if of_rows := [table.name(j) for j in table.row_numbers]:
+        narrator.note(
+            f"{listing(of_rows)} {'are' if len(of_rows) > 1 else 'is'} taken for names of rows, "
+            "not for measurements; --columns takes every column that it lists"
+        )
     for sentence in table.notes:
         narrator.note(sentence)
     _require_observed(table, missing, rows)
-    suspects = [table.name(j) for j in table.features if table.name(j).lower() in ID_NAMES]
+    suspects = [table.name(j) for j in table.numbers if looks_like_id(table.name(j))]
     if suspects and table.names is not None:
         narrator.note(
             f"{listing(suspects)} looks like a name of rows, and is taken for a measurement; "
@@ -318,7 +403,11 @@ def opened_with_model(
         )  # fmt: skip
         # How many columns a table without names has to have.
         n_columns = record["columns"] if isinstance(record.get("columns"), int) else count
-        table = table_for(data, path, features, choice, n_columns, may_lack_ids=not options.ids)
+        schema = schema_of(estimator)
+        holds = None if schema is None else [each.holds for each in schema.columns]
+        table = table_for(
+            data, path, features, choice, n_columns, may_lack_ids=not options.ids, holds=holds
+        )
         if not options.na and na:
             narrator.note(
                 f"{listing(na)} stand{'s' * (len(na) == 1)} for a missing cell, as in the fit; "
@@ -354,7 +443,9 @@ def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def provenance_for(table: Table, rows: int) -> dict[str, Any]:
+def provenance_for(
+    table: Table, rows: int, kinds: Mapping[Any, str] | None = None
+) -> dict[str, Any]:
     """The provenance of a model file, and what later commands need to know."""
     path = table.paths[0] if len(table.paths) == 1 and os.path.isfile(table.paths[0]) else None
     command = shlex.join(["eigengap", *sys.argv[1:]])
@@ -365,6 +456,10 @@ def provenance_for(table: Table, rows: int) -> dict[str, Any]:
         facts["ids"] = json.dumps([table.name(j) for j in table.ids])
     if table.target is not None:
         facts["target"] = table.name(table.target)
+    if table.aside:
+        facts["set_aside"] = reasons(table)
+    if kinds:
+        facts["kinds"] = ", ".join(f"{named(str(column))} {kind}" for column, kind in kinds.items())
     if table.names is None and len(table.features) < table.n_columns:
         facts["columns"] = table.n_columns
         facts["positions"] = json.dumps(table.features)

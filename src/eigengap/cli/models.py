@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 from eigengap.cli.errors import WrongUsage
@@ -34,6 +35,7 @@ def estimator(
     checkpoint: str | None = None,
     settings: Sequence[str] = (),
     verbose: bool = False,
+    columns: Any = None,
 ) -> Any:
     """An unfitted estimator with the options' parameters."""
     import eigengap
@@ -62,11 +64,20 @@ def estimator(
             f"-m {name} keeps no checkpoint; pca, ppca, fa, bayesian-pca and mixture do"
         )
     given |= {"checkpoint": checkpoint} if checkpoint is not None else {}
+    if "columns" in known and "columns" not in chosen:
+        given["columns"] = "numeric" if columns is None else columns
     given |= {"verbose": True} if verbose and "verbose" in known else {}
     made.set_params(**given, **chosen)
     for parameter in (*given, *chosen):
         _require_valid(made, parameter)
     return made
+
+
+def takes_columns(name: str) -> bool:
+    """Whether a model takes columns of every kind."""
+    import eigengap
+
+    return "columns" in signature(getattr(eigengap, BY_COMMAND[name].name)).parameters
 
 
 def _require_valid(made: Any, path: str) -> None:

@@ -84,6 +84,15 @@ taken = click.option(
     help="The columns of DATA that are the model's, in its order; found by name if left out.",
 )  # fmt: skip
 columns = stacked(
+    click.option("--numeric", is_flag=True, help="Use columns of numbers only, as numbers."),
+    click.option(
+        "--kinds", multiple=True, metavar="NAME=KIND",
+        help="What columns hold: stage=ordinal,share=bounded:0:100,note=ignored; else it is found.",
+    ),
+    click.option(
+        "--order", "orders", multiple=True, metavar="NAME=LEVELS",
+        help="Levels of text from the lowest on: stage=low,mid,high.",
+    ),
     ids,
     click.option(
         "--ignore", multiple=True, metavar="COLS", help="Columns to exclude: a,b."

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from eigengap.plots.charts.fit import trace as trace
     from eigengap.plots.charts.missing import imputation as imputation
     from eigengap.plots.charts.missing import missingness as missingness
+    from eigengap.plots.charts.overview import overview as overview
     from eigengap.plots.charts.scores import mixture as mixture
     from eigengap.plots.charts.scores import scores as scores
     from eigengap.plots.charts.spectra import scree as scree
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _CHARTS = {
     "charts.fit": ("novelty", "rank_criteria", "trace"),
     "charts.missing": ("imputation", "missingness"),
+    "charts.overview": ("overview",),
     "charts.scores": ("mixture", "scores"),
     "charts.spectra": ("scree", "spectrum"),
     "charts.variables": ("biplot", "contributions", "correlation_circle", "cos2"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,16 @@ def arrows(
     titles: list[str],
     factor: float = 1.0,
 ) -> list[Any]:
-    """Layers: lines from 0 to the ends (d, 2), heads, and labels of those that are shown.
+    """Layers: lines from 0 to the ends (d, 2), heads, and labels of those that are shown."""
+    layers = arrow_marks(frame, ends, names, titles, factor)
+    labels = side_labels(frame, ends[shown] * factor, [names[j] for j in shown])
+    return [*layers, *labels]
+
+
+def arrow_marks(
+    frame: Frame, ends: Array, names: list[str], titles: list[str], factor: float = 1.0
+) -> list[Any]:
+    """Lines from 0 to the ends (d, 2), and heads.
 
     `ends` are drawn `factor` times as long as they are; tooltips have them as they are.
     """
@@ -65,13 +76,19 @@ def arrows(
     heads = base.mark_point(
         style="eg-accent", shape="triangle", filled=True, size=55, opacity=1.0
     ).encode(angle=alt.Angle(field="angle", type="quantitative", scale=turned), **frame.encode())
-    return [lines, heads, *side_labels(frame, at[shown], [names[j] for j in shown])]
+    return [lines, heads]
 
 
-def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
-    """Names at positions (k, 2), apart from each other, with a line to those that are far."""
+def side_labels(
+    frame: Frame, at: Array, names: list[str], styles: Sequence[str] | None = None
+) -> list[Any]:
+    """Names at positions (k, 2), apart from each other, with a line to those that are far.
+
+    `styles` are those of the names, "eg-label" for all where there are none.
+    """
     if not names:
         return []
+    of_name = np.array(styles or ["eg-label"] * len(names))
     placed = place(frame, at, names)
     layers: list[Any] = []
     far = np.flatnonzero(placed.far)
@@ -81,12 +98,12 @@ def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
             alt.Chart(leads).mark_rule(style="eg-leader").encode(**frame.encode(), x2="x2", y2="y2")
         )
     sides: tuple[tuple[Any, Any], ...] = (("left", placed.right), ("right", ~placed.right))
-    for side, chosen in sides:
-        k = np.flatnonzero(chosen)
+    for (side, chosen), own in product(sides, dict.fromkeys(of_name.tolist())):
+        k = np.flatnonzero(chosen & (of_name == own))
         if len(k):
             some = data(x=placed.anchor[k, 0], y=placed.anchor[k, 1], said=[names[i] for i in k])
             base = alt.Chart(some).encode(**frame.encode(), text=words())
-            for style in ("eg-halo", "eg-label"):  # first in the colour of the page
+            for style in ("eg-halo", own):  # first in the colour of the page
                 layers.append(base.mark_text(style=style, align=side, baseline="middle"))
     return layers
 

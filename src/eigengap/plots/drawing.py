@@ -114,6 +114,16 @@ class Frame:
         }
 
 
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten within a range, few; between them where there are less than two."""
+    first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
+    powers = range(first, last + 1, 1 + (last - first) // 4)
+    if len(powers) >= 2:
+        return [10.0**k for k in powers]
+    fine = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
+    return [value for value in fine if low <= value <= high] or [low, high]
+
+
 def dots(base: Any, style: str, size: int, where: str = "", **how: Any) -> Any:
     """Filled points of those rows for which an expression holds."""
     some = base.transform_filter(where) if where else base

@@ -155,6 +155,13 @@ def _styles(ink: Ink) -> dict[str, Any]:
         "eg-segment": {"stroke": ink.background, "strokeWidth": 1},
         "eg-label": {"color": ink.text, "fontSize": 11.5},
         "eg-note": {"color": ink.muted, "fontSize": 11},
+        "eg-level": {
+            "color": ink.text,
+            "fill": ink.text,
+            "stroke": ink.background,
+            "strokeWidth": 1,
+        },
+        "eg-level-label": {"color": ink.text, "fontSize": 12, "fontWeight": 600},
         "eg-accent-label": {"color": ink.accent, "fontSize": 11.5, "fontWeight": 600},
         "eg-second-label": {"color": ink.second, "fontSize": 11.5},
     }

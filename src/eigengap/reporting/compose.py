@@ -16,6 +16,8 @@ from eigengap.plots.numbers.subject import Subject, handed_over, is_pipeline, la
 from eigengap.plots.numbers.variables import variables_of
 from eigengap.reporting.page import page
 from eigengap.reporting.sections import (
+    associations,
+    columns,
     components,
     glance,
     imputation,
@@ -24,7 +26,13 @@ from eigengap.reporting.sections import (
     reproduce,
     variables,
 )
-from eigengap.reporting.sections.samples import chosen_colour, row_names, samples
+from eigengap.reporting.sections.samples import (
+    chosen_colour,
+    level_labels,
+    numeric_features,
+    row_names,
+    samples,
+)
 from eigengap.reporting.specs import Section
 from eigengap.reporting.words import count
 from eigengap.runtime.warnings import captured
@@ -61,20 +69,28 @@ def compose(
         if subject.names is not None:
             names = distinct(subject.names) if look.n_columns else ()
         labels = labels_of(subject, X, look, color if isinstance(color, str) else None)
-        given, start = chosen_colour(color, look, labels, names, subject.names)
+        labels = (*level_labels(subject, look, names), *labels)
+        # What has a mean: the others are colours.
+        numbers = numeric_features(subject, look)
+        plain = tuple(names[j] for j in numbers)
+        own = None if subject.names is None else tuple(subject.names[j] for j in numbers)
+        given, start = chosen_colour(color, look, labels, plain, own)
         scores = report_scores(subject, look)
         distances = distances_of(subject, look)
-        found = variables_of(subject, look)
+        found = None if subject.coded is not None else variables_of(subject, look)
         rows = row_names(look, labels)
         weight = variables.weights(found, look, subject)
-        shown = samples(look, scores, distances, labels, names, weight, given, start)
+        shown = samples(look, scores, distances, labels, names, weight, given, start, numbers)
         why = "The model was fitted to pairs of rows, of which none can be missing."
         parts = [
+            columns.section(subject, look, names),
             Section("missing", missing.TITLE, left_out=why)
             if subject.is_pairwise
-            else missing.section(look, names),
+            else missing.section(look, names, numbers),
             components.section(subject, look, seed),
-            variables.section(subject, look, found, names),
+            associations.section(subject, look, names)
+            if subject.coded is not None
+            else variables.section(subject, look, found, names),
             shown.section,
             imputation.section(subject, look, names, rows, seed),
             quality.section(subject, look, distances, rows, names),

@@ -109,10 +109,12 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    from eigengap.cli.tables.outputs import names_of, source_for, unique
+    from eigengap.cli.tables.outputs import names_of, schema_of, source_for, unique
     from eigengap.cli.tables.pieces import pieces
 
     names = names_of(estimator)
+    if schema_of(estimator) is not None:
+        return _with_others(table, names)
     if names is None or table.names is None or len(set(table.names)) < len(table.names):
         return source_for(estimator, table)
     is_plain = len(table.paths) == 1 and not table.na and not table.skipped
@@ -122,6 +124,21 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     others = [j for j in range(table.n_columns) if j not in table.features]
     columns = [pa.array(np.ascontiguousarray(one), from_pandas=True) for one in values.T]
     columns += [pa.array(column) for column in _columns(table, others)]
+    return pa.Table.from_arrays(columns, unique([*names, *(table.names[j] for j in others)]))
+
+
+def _with_others(table: Any, names: Any) -> Any:
+    """Columns of every kind as the model takes them, and those that it does not use."""
+    import pyarrow as pa
+
+    from eigengap.cli.tables.outputs import unique
+    from eigengap.cli.tables.pieces import whole_frame
+
+    frame, _ = whole_frame(table, names)
+    if names is None or table.names is None:
+        return frame
+    others = [j for j in range(table.n_columns) if j not in table.features]
+    columns = [*frame.columns, *(pa.array(column) for column in _columns(table, others))]
     return pa.Table.from_arrays(columns, unique([*names, *(table.names[j] for j in others)]))
 
 
@@ -155,7 +172,9 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
     texts = [cell.decode("latin-1") for cell in cells]
     numbers = [how.number(text) for text in texts]
     if None not in numbers:
-        return [None if number != number else number for number in numbers]
+        whole = all(number != number or number.is_integer() for number in numbers)
+        as_read = int if whole and not any("." in text for text in texts) else float
+        return [None if number != number else as_read(number) for number in numbers]
     return [
         None if how.is_missing(text) else cell.decode("utf-8", "replace")
         for text, cell in zip(texts, cells, strict=True)
@@ -208,9 +227,10 @@ def _is_open(uri: str) -> bool:
 def demo(
     output: str, report: str, no_report: bool, opens: bool, force: bool, narrator: Any
 ) -> None:
-    """Fit PPCA to a shipped table with 16 missing values, impute them, and write a report.
+    """Impute the 16 missing values of a shipped table, and write a report.
 
-    The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
+    The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10 and a
+    diagnosis.
     """
     from eigengap.cli.fitting import fitted, provenance_for
     from eigengap.cli.tables.imputing import write_imputed
@@ -221,8 +241,8 @@ def demo(
         check_output(report, force, "--report FILE")
         check_apart(output, report)
     with resources.as_file(resources.files("eigengap") / "data" / TABLE) as path:
-        table = open_table(TABLE, str(path), Choice(ids=("id",), ignore=("diagnosis",)))
-        model = fitted({"name": "ppca", "components": "auto"}, table, narrator)
+        table = open_table(TABLE, str(path), Choice(ids=("id",)), takes_levels=True)
+        model = fitted({"name": "low-rank"}, table, narrator)
         write_imputed(model, table, output, force, narrator, prints_std=True)
         if not no_report:
             record = provenance_for(table, narrator.facts["rows"])

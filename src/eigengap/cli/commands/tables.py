@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -41,16 +41,16 @@ def fit(data: str, output: str, force: bool, narrator: Any, **given: Any) -> Non
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.fitting import fitted, provenance_for
+    from eigengap.cli.fitting import fitted, provenance_for, takes_levels
     from eigengap.cli.tables.table import opened
     from eigengap.persistence.model_file import save
 
     check_not_input(output, data, "the model")
     check_places(narrator, output, force, data, None, given["checkpoint"], bytes_of="a model")
     began = time.perf_counter()
-    with opened(data, given) as table:
+    with opened(data, given, takes_levels(given)) as table:
         model = fitted(given, table, narrator)
-        provenance = provenance_for(table, narrator.facts["rows"])
+        provenance = provenance_for(table, narrator.facts["rows"], narrator.facts.get("kinds"))
     count = write_whole(output, MODEL_SUFFIX, lambda to: save(model, to, provenance=provenance))
     seconds = time.perf_counter() - began
     facts = {"wrote": output, "bytes": count, "seconds": seconds}
@@ -83,7 +83,7 @@ def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -
 @click.option("--model", type=options.FILE, metavar="FILE", help="A model that is fitted already.")
 @click.option(
     "-m", "name", type=click.Choice(NAMES), default=None, metavar="MODEL",
-    help="The model to fit where --model gives none. [default: ppca]",
+    help="The model to fit where --model gives none. [default: low-rank]",
 )  # fmt: skip
 @options.fitting
 @options.output("-", "the imputed table")
@@ -100,9 +100,10 @@ def impute(
 ) -> None:
     """Impute the missing values of DATA.
 
-    Every missing value is replaced by its expectation given the observed values of its row. All
-    other cells are unchanged, also in columns that are no features: of CSV their very text, in the
-    same order, with the same separator, decimal mark and line ends.
+    Every missing value is replaced by what the model expects given the observed values of its row:
+    a number, or the most probable level. All other cells are unchanged, also in columns that are no
+    features: of CSV their very text, in the same order, with the same separator, decimal mark and
+    line ends.
 
     \b
     eigengap impute table.csv --ignore diagnosis -o imputed.csv
@@ -126,7 +127,7 @@ def impute(
 def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) -> Iterator[Any]:
     """A model and the table: the model is that of a file, or fitted to the table."""
     import eigengap
-    from eigengap.cli.fitting import fitted, opened_with_model
+    from eigengap.cli.fitting import fitted, is_for_pieces, opened_with_model, takes_levels
     from eigengap.cli.tables.imputing import require_imputes
     from eigengap.cli.tables.table import opened
 
@@ -139,12 +140,24 @@ def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) 
         with opened_with_model(model, data, given, narrator, "--model") as found:
             yield found
         return
-    name = given["name"] or "ppca"
+    # A fit that is to be kept in pieces, or made elsewhere, is PPCA's.
+    on_the_way = given["checkpoint"] or given["scheduler"]
+    asked = given["name"]
+    name = asked or ("ppca" if on_the_way else "low-rank")
+    given = {**given, "name": name}
     if BY_COMMAND[name].target:
         raise WrongUsage(f"-m {name} predicts a column and imputes no missing values")
     require_imputes(getattr(eigengap, BY_COMMAND[name].name), f"-m {name}")
-    with opened(data, given) as table:
-        yield fitted({**given, "name": name}, table, narrator), table
+    with opened(data, given, takes_levels(given)) as table:
+        with narrator.hearing():
+            is_large = asked is None and name == "low-rank" and is_for_pieces(table)
+        if is_large:
+            given["name"] = "ppca"
+            narrator.note(
+                "the table is large for the memory, so that PPCA is fitted, which reads it in "
+                "pieces"
+            )
+        yield fitted(given, table, narrator), table
 
 
 @click.command()
@@ -171,7 +184,7 @@ def transform(model: str, data: str, output: str, force: bool, narrator: Any, **
 
     check_places(narrator, output, force, data, model)
     with opened_with_model(model, data, given, narrator) as (estimator, table):
-        write_rows(table, *coordinates(estimator), output, force, narrator)
+        write_rows(table, *coordinates(estimator, table), output, force, narrator)
 
 
 @click.command()
@@ -235,7 +248,7 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
     eigengap rank table.csv --ignore id,diagnosis
     """
     import eigengap
-    from eigengap.cli.fitting import report_read, source_of
+    from eigengap.cli.fitting import columns_read, report_read, source_of
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import opened
     from eigengap.selection.rank.choice import NAMES
@@ -243,16 +256,21 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
     unknown = [name for name in given["criteria"] if name not in NAMES]
     if unknown:
         raise WrongUsage(f"--criterion {unknown[0]}: the criteria are {', '.join(NAMES)}")
-    with (
-        opened(data, given) as table,
-        narrator.hearing(),
-        source_of(table, given["scheduler"]) as source,
-    ):
-        report_read(table, source, narrator)
+    takes_levels = not (given["numeric"] or given["scheduler"])
+    with ExitStack() as stack:
+        table = stack.enter_context(opened(data, given, takes_levels))
+        stack.enter_context(narrator.hearing())
+        how: dict[str, Any] = {}
+        if table.levels or table.kinds:
+            source = columns_read(table, narrator)
+            how["columns"] = table.asked or "auto"
+        else:
+            source = stack.enter_context(source_of(table, given["scheduler"]))
+            report_read(table, source, narrator)
         with waiting(narrator, "Asking every criterion"):
             found = eigengap.choose_rank(
                 source, criteria=given["criteria"] or None, max_rank=given["max_rank"],
-                noise=given["noise"], scale=given["scale"], random_state=given["seed"],
+                noise=given["noise"], scale=given["scale"], random_state=given["seed"], **how,
             )  # fmt: skip
     narrator.say("Chose", found.summary, n_components=found.n_components, why=found.summary)
     narrator.facts["criteria"] = dict(found.criteria)
@@ -260,9 +278,18 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
     narrator.facts["curves"] = {name: dict(curve) for name, curve in found.curves.items()}
     if not narrator.as_json:
         rows = [(str(q), NAMES[name]) for name, q in found.criteria.items()]
-        rows += [("-", f"{NAMES[name]} ({why})") for name, why in found.not_applied.items()]
+        by_reason: dict[str, list[str]] = {}
+        for name, why in found.not_applied.items():
+            by_reason.setdefault(why, []).append(NAMES[name])
+        rows += [("-", f"{', '.join(names)} ({why})") for why, names in by_reason.items()]
         for line in aligned(("k", "criterion"), rows):
             click.echo(line)
+        if "columns" in how:
+            for curve in found.curves.values():
+                tried = [(str(q), f"{value:.3f}") for q, value in curve.items()]
+                click.echo()
+                for line in aligned(("k", curve.label), tried):
+                    click.echo(line)
 
 
 @click.command()
@@ -270,7 +297,7 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
 @click.option(
     "-m", "--model", "names", multiple=True, metavar="MODEL[:K]",
     help="A model, with a number of components if wanted: -m ppca:2 -m fa. "
-    "[default: pca, ppca, fa, bayesian-pca]",
+    "[default: pca, ppca, fa, bayesian-pca; without pca where columns hold levels]",
 )  # fmt: skip
 @options.components
 @click.option("--scale/--no-scale", default=None, help="Standardise columns, where a model can.")
@@ -285,22 +312,36 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
 def compare(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> None:
     """Compare models by rows left out and cells hidden, paired.
 
+    Where one of the models takes numbers only, all are compared on the columns of numbers.
+
     The table goes to standard output, all else to standard error.
 
     \b
     eigengap compare table.csv --ignore id -m ppca:1 -m ppca:2 -m fa
     """
     import eigengap
-    from eigengap.cli.fitting import loaded, report_read
+    from eigengap.cli.fitting import columns_read, loaded, report_read
+    from eigengap.cli.models import takes_columns
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import opened
 
-    models = _models(names or ("pca", "ppca", "fa", "bayesian-pca"), given)
+    models = _models(names or COMPARED, given)
     for model in models.values():
         model._validate_params()
-    with opened(data, given) as table, narrator.hearing():
-        source = loaded(table)
-        report_read(table, source, narrator)
+    # Models are compared on the same columns: on those of numbers, where one takes no others.
+    takes_levels = not given["numeric"] and all(
+        takes_columns(label.partition(":")[0]) for label in names or COMPARED_KINDS
+    )
+    with opened(data, given, takes_levels) as table, narrator.hearing():
+        source: Any
+        if table.levels or table.kinds:
+            models = _models(names or COMPARED_KINDS, given)
+            for model in models.values():
+                model.set_params(columns=table.asked or "auto")
+            source = columns_read(table, narrator)
+        else:
+            source = loaded(table)
+            report_read(table, source, narrator)
         with waiting(narrator, f"Comparing {len(models)} models"):
             found = eigengap.compare(
                 models, source, cv=given["folds"], holdout=given["holdout"],
@@ -316,6 +357,10 @@ def compare(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> N
     if not narrator.as_json:
         click.echo(_with_ranks(repr(found), found.names, ranks))
         sys.stdout.flush()
+
+
+COMPARED = ("pca", "ppca", "fa", "bayesian-pca")
+COMPARED_KINDS = COMPARED[1:]  # of a table with levels
 
 
 def _rank(model: Any, source: Any) -> int | list[int] | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from eigengap import sources
 from eigengap.cli.errors import FileTrouble, shown
-from eigengap.cli.narration import Narrator, listing
+from eigengap.cli.narration import Narrator, figure, listing
 from eigengap.sources import quote
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ MOST_COLUMNS = 8
 MOST_CODES = 3  # different texts among numbers that may all stand for missing cells
 LONGEST_CODE = 40  # characters
 MOST_TEXTS = 100  # different texts of a column that are looked at
+MOST_LOOKED_AT = 10_000  # rows whose skewness is computed
+FEWEST_OF_SKEW = 20  # values that have one
+DECADES, SKEWED = 100.0, 2.0  # largest over least value, and skewness, that are worth a note
 DIGITS = 15  # of which float64 keeps all
 WANTED = ", and the model was fitted to numbers there"
 
@@ -47,10 +50,11 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     """
     dialect = table.readers[0].dialect
     count = sources.label_rows(dialect, table.features)
+    numeric = table.numbers
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head[count:], count):
-        for j in table.features:
+        for j in numeric:
             cell = row.cells[j]
             if dialect.cells.number(cell) is None:
                 text = cell.strip(sources.WHITE).encode("latin-1").decode("utf-8", "replace")
@@ -64,7 +68,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
-    kinds = {j: sources.foreign_kind(table.schema.field(j).type) for j in table.features}
+    kinds = {j: sources.foreign_kind(table.schema.field(j).type) for j in table.numbers}
     found = [
         Fault(
             j,
@@ -73,7 +77,7 @@ def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
             is_left_out=can_ignore,
             is_text=can_ignore,
         )
-        for j in table.features
+        for j in table.numbers
         if kinds[j]
     ]
     return _described(table, found)
@@ -255,7 +259,8 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
     from eigengap.statistics.moments import ColumnMoments
 
     moments = source.reduce(ColumnMoments.of)
-    at = [k for k in range(len(table.features)) if moments.variance[k] == 0.0]
+    numbers = set(table.numbers)
+    at = [k for k, j in enumerate(table.features) if j in numbers and moments.variance[k] == 0.0]
     if not at:
         return
     rounded = _rounded(table, [k for k in at if _may_be_rounded(table, k, moments.mean[k])])
@@ -270,6 +275,31 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
                 f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish "
                 f"rows; leave {it} out: --ignore {as_argument(table, columns)}"
             )
+
+
+def report_skewed(table: Table, source: Any, narrator: Narrator, takes_kinds: bool) -> None:
+    """Name positive features over decades, which no Gaussian describes, and what to do."""
+    n = min(source.observed().rows, MOST_LOOKED_AT)
+    rows = source.sample(n, np.random.default_rng(0))
+    found = []
+    for j, x in zip(table.features, np.asarray(rows).T, strict=True):
+        x = x[~np.isnan(x)]
+        if len(x) < FEWEST_OF_SKEW or np.min(x) <= 0.0 or np.max(x) < DECADES * np.min(x):
+            continue
+        centred = x - np.mean(x)
+        if np.mean(centred**3) > SKEWED * np.mean(centred**2) ** 1.5:
+            found.append((j, float(np.min(x)), float(np.max(x))))
+    if not found:
+        return
+    names = [table.name(j) for j, *_ in found]
+    (_, low, high), more = found[0], len(found) > 1
+    kinds = ",".join(f"{name}=positive" for name in names[:MOST_COLUMNS])
+    way = f"--kinds {shlex.quote(kinds)}, without --numeric," if takes_kinds else "its logarithm"
+    narrator.note(
+        f"{listing(names)} {'span' if more else 'spans'} decades ({figure(low)} to {figure(high)}"
+        f"{' the first' if more else ''}) and {'are' if more else 'is'} skewed, which a Gaussian "
+        f"is not: it may impute values below 0; {way} describes {'them' if more else 'it'} better"
+    )
 
 
 def _may_be_rounded(table: Table, k: int, value: float) -> bool:

@@ -26,27 +26,27 @@ from eigengap.cli.errors import FileTrouble, WrongUsage, shown
 from eigengap.cli.files import DASH, NUMBERS, TEXT, form_of, stdout_trouble, write_to_stdout
 from eigengap.cli.narration import Narrator, listing, many
 from eigengap.cli.progress import counting_rows
-from eigengap.cli.tables.pieces import Piece, pieces
+from eigengap.cli.tables.pieces import Piece, frame_of, pieces, whole_frame
 from eigengap.cli.tables.table import Table
 from eigengap.registry import entry_of
-from eigengap.sources import BOM, ArraySource, FileSink, TextSink, csv_header, open_sink
+from eigengap.sources import BOM, ArraySource, FileSink, Schema, TextSink, csv_header, open_sink
 
 Of = Callable[[Piece], Sequence[Any]]  # arrays of numbers or of text, one for each name
 
 
-def coordinates(model: Any) -> tuple[list[str], Of]:
+def coordinates(model: Any, table: Table) -> tuple[list[str], Of]:
     """Names and values of what `transform` writes."""
     entry = entry_of(model)
     if entry.target == "class":
 
         def classes(piece: Piece) -> Sequence[Any]:
-            share = np.asarray(model.predict_proba(given(model, piece)))
+            share = np.asarray(model.predict_proba(given(model, piece, table)))
             return [model.classes_[np.argmax(share, axis=1)], *share.T]
 
         return ["predicted", *(f"p_{label}" for label in model.classes_)], classes
     if entry.target == "number":
         names = ["predicted", "predicted_sd"]
-        return names, lambda piece: model.predict(given(model, piece), return_std=True)
+        return names, lambda piece: model.predict(given(model, piece, table), return_std=True)
     if entry.next_command == "impute":
         raise WrongUsage("this model imputes missing values: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
@@ -55,24 +55,38 @@ def coordinates(model: Any) -> tuple[list[str], Of]:
             "likelihood"
         )
     return list(model.component_names_), lambda piece: list(
-        np.asarray(model.transform(given(model, piece))).T
+        np.asarray(model.transform(given(model, piece, table))).T
     )
 
 
-def given(model: Any, piece: Piece) -> Any:
+def given(model: Any, piece: Piece, table: Table) -> Any:
     """A piece as the model wants it: with the names that it was fitted to, if any.
 
     The columns of a table for a model are in the model's order, whatever they are called there.
     """
+    if schema_of(model) is not None:
+        return frame_of(table, piece, names_of(model))
     return ArraySource(piece.values, names=names_of(model))
 
 
 def source_for(model: Any, table: Table) -> Any:
     """All rows as the model wants them."""
+    if schema_of(model) is not None:
+        return whole_frame(table, names_of(model))[0]
     source, names = table.source(), names_of(model)
     if names is None or source.names is None or tuple(source.names) == names:
         return source
     return ArraySource(source.collect(), names=names)
+
+
+def schema_of(model: Any) -> Any:
+    """What the columns of a model of columns of every kind hold; None where all are numbers."""
+    inner = getattr(model, "estimator_", None)
+    for one in (getattr(model, "table_", None), getattr(inner, "table_", None), inner):
+        schema = getattr(one, "schema", None)
+        if isinstance(schema, Schema):
+            return schema
+    return None
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:

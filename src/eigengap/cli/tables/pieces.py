@@ -6,7 +6,7 @@ more as text, piece by piece, so that what was observed is written unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute as pc
 from pyarrow import csv, parquet
 
 from eigengap import sources
+from eigengap.cli.tables.kinds import level_of
 from eigengap.exceptions import UnreadableError
 
 if TYPE_CHECKING:
@@ -30,9 +32,10 @@ BATCH = 8 << 20  # bytes of float64 that are read from Parquet together
 class Piece:
     """Consecutive rows."""
 
-    values: NDArray[Any]  # (c, d) features; NaN marks a missing value
+    values: NDArray[Any]  # (c, d) features; NaN marks a missing value, 0 stands for a level
     columns: Any  # Arrow table of all columns of the file: bytes of CSV, types of Parquet
     start: int  # index of the first row
+    texts: Mapping[int, Any]  # Arrow arrays of the features that are levels, by their number
 
     @property
     def n_rows(self) -> int:
@@ -41,29 +44,101 @@ class Piece:
 
 def pieces(table: Table) -> Iterator[Piece]:
     """One pass over the table, some megabytes at a time."""
-    start = 0
-    for where, values, columns in _read(table):
+    start, place = 0, {j: k for k, j in enumerate(table.features)}
+    names = table.feature_names
+    for where, numbers, columns in _read(table):
         if table.codes:
-            values = sources.with_missing_for(values, table.codes)
+            numbers = sources.with_missing_for(numbers, table.codes)
+        texts = {place[j]: _levels(table, j, columns.column(j)) for j in table.levels}
+        values = numbers
+        if texts:
+            values = np.empty((len(numbers), len(table.features)))
+            values[:, [place[j] for j in table.numbers]] = numbers
+            for k, cells in texts.items():
+                values[:, k] = np.where(cells.is_null(), np.nan, 0.0)
         try:
-            sources.count_missing(values, table.feature_names, start)
+            sources.count_missing(values, names, start)
         except ValueError as error:
             raise UnreadableError(where, str(error)) from None
-        yield Piece(values, columns, start)
+        yield Piece(values, columns, start, texts)
         start += len(values)
     if start == 0:
         raise UnreadableError(table.given, "it has no rows")
 
 
+def frame_of(table: Table, piece: Piece, names: Sequence[str] | None) -> Any:
+    """The features as a model of columns of every kind takes them, under its names.
+
+    An Arrow table of float64, truth values and dictionaries of texts; objects where columns have
+    no names.
+    """
+    columns = []
+    for k, j in enumerate(table.features):
+        if k in piece.texts:
+            text = piece.texts[k]
+            is_plain = names is None or j in table.truths or pa.types.is_dictionary(text.type)
+            columns.append(text if is_plain else text.dictionary_encode())
+        else:
+            columns.append(pa.array(np.ascontiguousarray(piece.values[:, k]), from_pandas=True))
+    if names is None:
+        cells = [np.array(column.to_pylist(), dtype=object) for column in columns]
+        return np.column_stack(cells)
+    return pa.Table.from_arrays(columns, list(names))
+
+
+def whole_frame(table: Table, names: Sequence[str] | None) -> tuple[Any, NDArray[Any]]:
+    """All rows as `frame_of`, and the values (n, d) of their pieces."""
+    found = list(pieces(table))
+    values = np.concatenate([piece.values for piece in found])
+    texts = {k: _joined([piece.texts[k] for piece in found]) for k in found[0].texts}
+    return frame_of(table, Piece(values, None, 0, texts), names), values
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    joined = pa.chunked_array(arrays)
+    if pa.types.is_dictionary(joined.type):
+        joined = joined.unify_dictionaries()
+    return joined.combine_chunks() if joined.num_chunks != 1 else joined.chunk(0)
+
+
+def _levels(table: Table, j: int, column: Any) -> Any:
+    """A column of text as an Arrow array of levels; null is a missing value."""
+    if isinstance(column, pa.ChunkedArray):
+        column = _joined(column.chunks)
+    if table.kind == "csv":
+        cells, coded = table.readers[0].dialect.cells, column.dictionary_encode()
+        texts: list[Any] = [level_of(raw, cells) for raw in coded.dictionary.to_pylist()]
+        if j in table.truths:
+            texts = [None if text is None else _truth(table, j, text) for text in texts]
+        kind = pa.bool_() if j in table.truths else pa.string()
+        return pa.array(texts, type=kind).take(coded.indices)
+    if table.na and not pa.types.is_boolean(column.type):
+        is_code = pc.is_in(column.cast(pa.string()), pa.array(list(table.na)))
+        column = pc.if_else(is_code, pa.scalar(None, column.type), column)
+    return column
+
+
+def _truth(table: Table, j: int, text: str) -> bool:
+    found = sources.TRUTH_VALUES.get(text.lower())
+    if found is None:
+        raise UnreadableError(
+            table.given,
+            f"column {sources.quote(table.name(j))} held true and false in the fit, and holds "
+            f"{sources.quote(text)} here",
+            in_cells=True,
+        )
+    return bool(found)
+
+
 def _read(table: Table) -> Iterator[tuple[str, NDArray[Any], Any]]:
-    """Where rows come from, their features as numbers (c, d), all their columns as Arrow's."""
+    """Where rows come from, their numbers (c, d), all their columns as Arrow's."""
     if table.kind == "csv":
         for reader in table.readers:
-            for values, columns in reader.with_text(table.features):
+            for values, columns in reader.with_text(table.numbers):
                 yield reader.where, values, columns
     elif table.kind == "parquet":
         for path in table.paths:
-            yield from _of_parquet(path, table.features)
+            yield from _of_parquet(path, table.numbers)
     else:
         names = [str(j) for j in range(table.n_columns)]
         for block in table.source(range(table.n_columns))._blocks():
@@ -83,10 +158,30 @@ def _of_parquet(path: str, features: Sequence[int]) -> Iterator[tuple[str, NDArr
             for batch in file.iter_batches(batch_size=max(1024, BATCH // (8 * width))):
                 columns = [sources.arrow_to_float(batch.column(j)) for j in features]
                 if batch.num_rows:
-                    values = np.column_stack(columns).astype(np.float64, copy=False)
-                    yield path, values, pa.Table.from_batches([batch])
+                    values = np.column_stack([np.empty((batch.num_rows, 0)), *columns])
+                    yield (
+                        path,
+                        values.astype(np.float64, copy=False),
+                        pa.Table.from_batches([batch]),
+                    )
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(path, f"it cannot be read to its end ({error})") from error
+
+
+def columns_of_parquet(table: Table, columns: Sequence[int]) -> Iterator[list[Any]]:
+    """These columns, as their types have them, some rows at a time."""
+    for path in table.paths if columns else ():
+        with _opened(path) as file:
+            for batch in file.iter_batches(columns=[file.schema_arrow.names[j] for j in columns]):
+                yield [batch.column(k) for k in range(len(columns))]
+
+
+def first_column(table: Table, j: int) -> NDArray[Any]:
+    """The first numbers of a column of Parquet."""
+    first = next(columns_of_parquet(table, [j]), None)
+    if first is None or sources.foreign_kind(first[0].type) is not None:
+        return np.empty(0)
+    return np.asarray(sources.arrow_to_float(first[0]), dtype=np.float64)
 
 
 def schema_of(path: str) -> Any:
@@ -167,13 +262,14 @@ class CsvText(sources.CsvReader):
             for chunk, line in sources.row_chunks(
                 stream.read, CHUNK, dialect.newline, self.where, dialect.line
             ):
-                parts = list(self._numbers(chunk, line, slow))
-                numbers = np.empty((sum(len(part[0]) for part in parts), len(chosen)))
+                parts = list(self._numbers(chunk, line, slow)) if chosen else []
+                text = self._text(chunk)
+                n_rows = sum(len(part[0]) for part in parts) if chosen else text.num_rows
+                numbers = np.empty((n_rows, len(chosen)))
                 start = 0
                 for part in parts:
                     sources.write_columns(numbers[start : start + len(part[0])], part)
                     start += len(part[0])
-                text = self._text(chunk)
                 if len(numbers) != text.num_rows:
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")
                 if len(numbers):
@@ -181,12 +277,20 @@ class CsvText(sources.CsvReader):
             self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
         self.require_unchanged()
 
+    def as_text(self) -> Iterator[Any]:
+        """All columns as Arrow tables of bytes."""
+        return (text for _, text in self.with_text(()))
+
     def _text(self, chunk: bytes) -> Any:
         names = [str(j) for j in range(self._dialect.n_columns)]
         try:
             return csv.read_csv(
                 pa.BufferReader(chunk),
-                read_options=csv.ReadOptions(column_names=names, block_size=len(chunk) + 1),
+                read_options=csv.ReadOptions(
+                    column_names=names,
+                    block_size=len(chunk) + 1,
+                    use_threads=len(chunk) >= sources.THREADED,
+                ),
                 parse_options=csv.ParseOptions(
                     delimiter=self._dialect.separator, newlines_in_values=b'"' in chunk
                 ),

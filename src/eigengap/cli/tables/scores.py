@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from eigengap import NoveltyDetector
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import as_text, is_no_class
-from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
-from eigengap.cli.tables.outputs import given, names_of
+from eigengap.cli.narration import Narrator, figure, many, rounded_by, signed, with_sd
+from eigengap.cli.tables.outputs import given, names_of, schema_of
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.estimators.shared.display import cautions
@@ -42,7 +42,7 @@ class Scores:
                 "fit one with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0
-        self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
+        self._worst: list[tuple[float, int, Any, list[Any]]] = []
         self._right: list[float] = []
         self._truth: list[float] = []
 
@@ -56,7 +56,7 @@ class Scores:
         self.rows += piece.n_rows
         if self._target:
             return [self._predicted(piece)]
-        rows = given(self._model, piece)
+        rows = given(self._model, piece, self._table)
         density = getattr(self._model, "estimator_", self._model)
         # The density within a model may have been fitted without names.
         own = rows if hasattr(density, "feature_names_in_") else ArraySource(piece.values)
@@ -76,11 +76,18 @@ class Scores:
         """The lowest rows so far."""
         for i in map(int, np.argsort(height)[:WORST]):
             ids = [as_text(piece.columns.column(j)[i].as_py()) for j in self._table.ids]
-            self._worst.append((float(height[i]), piece.start + i, piece.values[i], ids))
+            self._worst.append((float(height[i]), piece.start + i, self._row(piece, i), ids))
         self._worst = sorted(self._worst, key=lambda entry: entry[:2])[:WORST]
 
+    def _row(self, piece: Piece, i: int) -> Any:
+        """One row, as `explain` of the detector takes several."""
+        rows = given(self._model, piece, self._table)
+        if isinstance(rows, pa.Table):
+            return rows.slice(i, 1)
+        return piece.values[i] if isinstance(rows, ArraySource) else rows[i]
+
     def _predicted(self, piece: Piece) -> Any:
-        found = np.asarray(self._model.predict(given(self._model, piece)))
+        found = np.asarray(self._model.predict(given(self._model, piece, self._table)))
         if self._table.target is None:
             return found
         column = piece.columns.column(self._table.target)
@@ -132,8 +139,14 @@ class Scores:
         worst = self._worst[: self._outliers]
         if not worst:
             return
-        values = np.array([entry[2] for entry in worst])
-        found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
+        rows_of_worst = [entry[2] for entry in worst]
+        if isinstance(rows_of_worst[0], pa.Table):
+            X: Any = pa.concat_tables(rows_of_worst).unify_dictionaries().combine_chunks()
+        elif rows_of_worst[0].dtype == object:
+            X = np.stack(rows_of_worst)
+        else:
+            X = ArraySource(np.array(rows_of_worst), names=names_of(self._model))
+        found = self._detector.explain(X, k=1)
         names = [self._table.name(j) for j in self._table.ids]
         rows, facts = [], []
         for (_, i, _, ids), explanation in zip(worst, found, strict=True):
@@ -143,6 +156,8 @@ class Scores:
             fact: dict[str, Any] = {"row": i + 1, "p_value": p, "cell": None}
             if cell is not None:
                 expected = {"expected": cell.expected, "sd": cell.std}
+                if np.isnan(cell.std):
+                    expected = {"expected": cell.expected, "p": cell.p}
                 fact["cell"] = {"column": cell.column, "value": cell.value, **expected}
             if ids:
                 fact["id"] = dict(zip(names, ids, strict=True))
@@ -171,6 +186,11 @@ class Scores:
 def why_alone(model: Any) -> str:
     """Why rows have no p-value."""
     kind, value = type(model).__name__, getattr(model, "model_", None)
+    if schema_of(model) is not None:
+        return (
+            f"{kind} of columns of several kinds gives rows a likelihood alone; p-values and "
+            "outliers come with -m novelty"
+        )
     if isinstance(value, StudentLinearGaussian):
         return (
             "with Student noise rows have a likelihood alone: p-values, outliers, T2 and SPE need "
@@ -206,6 +226,12 @@ def in_words(cell: Any) -> str:
     """A surprising cell, for people."""
     if cell is None:
         return "no value is observed"
+    if np.isnan(cell.std):  # of columns of several kinds
+        value, expected = (
+            figure(one) if isinstance(one, float) else _clean(one)
+            for one in (cell.value, cell.expected)
+        )
+        return f"{_clean(cell.column)} = {value}, expected {expected} (p = {cell.p:.2g})"
     side = "above" if cell.deviation > 0 else "below"
     value = rounded_by(cell.value, cell.std)
     if "." in value and "e" not in value:

@@ -1,6 +1,7 @@
 """The table that a command is given: its columns, and which of them are features.
 
-A column is a feature unless it is named by --id, --ignore or --target, or --columns names others.
+A column is a feature unless it is named by --id, --ignore or --target, or --columns names others,
+or it holds what no model can use (`tables.kinds`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.files import as_file
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.faults import faults_of_csv, faults_of_parquet, on_names
+from eigengap.cli.tables.kinds import (
+    NAMES,
+    asked_kinds,
+    held,
+    is_ignored,
+    require_orders,
+    written,
+)
+from eigengap.fitting.columns.kinds import Kind
 from eigengap.sources import quote
+
+MOST_ASIDE = 8  # columns that a message lists
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,9 @@ class Choice:
     target: str | None = None
     na: tuple[str, ...] = ()
     skipped: sources.SkippedLines = sources.SKIP_NOTHING
+    numeric: bool = False
+    kinds: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
@@ -42,7 +57,13 @@ class Choice:
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
         columns, ignore, ids = (given.get(name, ()) for name in ("columns", "ignore", "ids"))
         skipped = sources.SkippedLines.of(given["skip_rows"], given["comment"])
-        return cls(columns, ignore, ids, given.get("target"), given["na"], skipped)
+        kinds, orders = given.get("kinds", ()), given.get("orders", ())
+        numeric = bool(given.get("numeric", False))
+        if numeric and (kinds or orders):
+            raise WrongUsage("--numeric takes columns as numbers; leave --kinds and --order out")
+        return cls(
+            columns, ignore, ids, given.get("target"), given["na"], skipped, numeric, kinds, orders
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +82,13 @@ class Table:
     notes: tuple[str, ...] = ()  # to be printed when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
     skipped: sources.SkippedLines = sources.SKIP_NOTHING
+    levels: tuple[int, ...] = ()  # features of text, whose cells are levels
+    truths: tuple[int, ...] = ()  # those of them that are true and false
+    aside: Mapping[int, str] = field(default_factory=dict)  # why other columns are no features
+    row_numbers: tuple[int, ...] = ()  # those of them that are numbers
+    kinds: Mapping[int, Kind] = field(default_factory=dict)  # that options ask for
+    # How levels are written in the file, where they have been met.
+    written: Mapping[int, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -86,6 +114,21 @@ class Table:
         )
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """Positions of the features that are numbers."""
+        return tuple(j for j in self.features if j not in set(self.levels))
+
+    @property
+    def asked(self) -> dict[Any, Kind]:
+        """The kinds that options ask for, as `columns=` of an estimator takes them."""
+        place = {j: k for k, j in enumerate(self.features)}
+        return {
+            place[j] if self.names is None else self.name(j): kind
+            for j, kind in self.kinds.items()
+            if j in place
+        }
+
+    @property
     def missing_values(self) -> list[Any]:
         """The values of --na, as `open_source` takes them; text is looked for in CSV files only."""
         return [nan, *(self.na if self.kind == "csv" else ()), *self.codes]
@@ -104,16 +147,25 @@ class Table:
 
 
 @contextmanager
-def opened(data: str, given: Mapping[str, Any]) -> Iterator[Table]:
+def opened(data: str, given: Mapping[str, Any], takes_levels: bool = False) -> Iterator[Table]:
     """The table that a command is to fit, a file or standard input."""
     choice = Choice.of(given)
     with as_file(data, "DATA") as path:
-        yield open_table(data, path, choice)
+        yield open_table(data, path, choice, takes_levels)
 
 
-def open_table(given: str, path: str, choice: Choice) -> Table:
-    """Look at the header of a table and decide which columns are what."""
+def open_table(given: str, path: str, choice: Choice, takes_levels: bool = False) -> Table:
+    """Look at a table and decide which columns are what.
+
+    Text that recurs is used where the model `takes_levels`, and set aside where not.
+    """
     table = _looked_at(given, path, choice)
+    asked = asked_kinds(table, choice.kinds, choice.orders)
+    if asked and not takes_levels:
+        raise WrongUsage(
+            "this model takes columns as numbers; leave --kinds and --order out, or take "
+            "another: -m low-rank"
+        )
     ids = tuple(_positions(table, choice.ids, "--id"))
     ignored = set(_positions(table, choice.ignore, "--ignore"))
     target = None if choice.target is None else position_of(table, choice.target, "--target")
@@ -138,7 +190,12 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
             f"no column of {shown(given)} is left: all of {listing(_all_names(table))} are named "
             "by --id, --ignore or --target"
         )
-    table = replace(table, features=features, ids=ids, target=target)
+    table = _with_kinds(
+        replace(table, features=features, ids=ids, target=target),
+        asked,
+        takes_levels,
+        bool(choice.columns),
+    )
     _require_numbers(table, can_ignore=True)
     notes = [_left_out(table, bare)] if bare else []
     if why := on_names(table):
@@ -149,6 +206,35 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
     return replace(table, notes=tuple(notes))
 
 
+def _with_kinds(table: Table, asked: dict[int, Kind], takes_levels: bool, are_named: bool) -> Table:
+    """The table with the features that a model can use, the others set aside."""
+    wanted = {j: kind for j, kind in asked.items() if not is_ignored(kind)}
+    ignored = {j: "as asked" for j in asked if j not in wanted}
+    found = held(table, [j for j in table.features if j not in ignored], wanted, are_named)
+    require_orders(table, found.texts, wanted)
+    aside = {**found.aside, **ignored}
+    levels, truths = found.levels, found.truths
+    if not takes_levels:
+        aside |= {j: "text" for j in levels if j not in truths}
+        levels, truths = (), ()
+    features = tuple(j for j in table.features if j not in aside)
+    if not features:
+        why = ", ".join(f"{quote(table.name(j))} ({aside[j]})" for j in list(aside)[:MOST_ASIDE])
+        raise Unfittable(f"{shown(table.given)}: no column can be used: {why}")
+    names = tuple(j for j, why in aside.items() if why == NAMES)
+    return replace(
+        table,
+        features=features,
+        ids=table.ids or names,
+        levels=tuple(j for j in features if j in set(levels)),
+        truths=truths,
+        aside=dict(sorted(aside.items())),
+        row_numbers=found.row_numbers,
+        kinds=wanted,
+        written={j: found.texts[j].written for j in levels},
+    )
+
+
 def table_for(
     given: str,
     path: str,
@@ -157,8 +243,11 @@ def table_for(
     n_columns: int,
     *,
     may_lack_ids: bool = True,
+    holds: Sequence[str] | None = None,
 ) -> Table:
     """A table for a model that is fitted: its features are found by name.
+
+    `holds` says what each of its columns held in the fit, where they were not all numbers.
 
     Where there are no names on either side they go by position, and then the table has to have as
     many columns as that of the fit (`n_columns`), unless --columns selects them. Ids that
@@ -185,6 +274,12 @@ def table_for(
     if choice.target is not None:
         there = _positions(table, [choice.target], "--target", absent_ok=True)
         table = replace(table, target=there[0] if there else None)
+    if holds is not None and table.kind != "numbers":
+        pairs = list(zip(table.features, holds, strict=True))
+        levels = tuple(j for j, one in pairs if one != "numbers")
+        truths = tuple(j for j, one in pairs if one == "truth")
+        spelt = written(table, levels)
+        table = replace(table, levels=levels, truths=truths, written=spelt)
     _require_numbers(table, can_ignore=False)
     return table
 
@@ -304,10 +399,10 @@ def _truths(table: Table) -> list[str]:
     found: list[int] = []
     if table.kind == "csv":
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        cells = {j: {row[j].strip().lower() for row in rows} for j in table.features}
-        found = [j for j in table.features if cells[j] & sources.TRUTH_VALUES.keys()]
+        cells = {j: {row[j].strip().lower() for row in rows} for j in table.numbers}
+        found = [j for j in table.numbers if cells[j] & sources.TRUTH_VALUES.keys()]
     elif table.kind == "parquet":
-        found = [j for j in table.features if str(table.schema.field(j).type) == "bool"]
+        found = [j for j in table.numbers if str(table.schema.field(j).type) == "bool"]
     return [table.name(j) for j in found]
 
 
@@ -370,7 +465,7 @@ def _require_numbers(table: Table, *, can_ignore: bool) -> None:
     """Refuse features that hold text, all of them in one message."""
     found: list[str] = []
     if table.kind == "csv":
-        read = [*table.features, *([] if table.target is None else [table.target])]
+        read = [*table.numbers, *([] if table.target is None else [table.target])]
         for reader in table.readers:
             reader.decide_mark(read)
         sources.agree_on_decimals(table.readers)

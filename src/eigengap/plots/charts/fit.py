@@ -273,7 +273,7 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     """
     require_fitted(estimator)
     table = table_of(X, estimator, most=max_rows)
-    found = outlier_numbers(estimator, table.X, most=most)
+    found = outlier_numbers(estimator, table, most=most)
     over = not table.is_complete
     chart = _plane(found, table, over)
     if len(found.least_probable):

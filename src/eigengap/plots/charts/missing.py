@@ -6,26 +6,43 @@ from math import nan
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
+from eigengap.plots.drawing import (
+    Chart,
+    data,
+    decades,
+    finish,
+    kind,
+    tips,
+    upper,
+    words,
+    x_axis,
+    y_axis,
+)
+from eigengap.plots.numbers.colour import MOST_CATEGORIES
 from eigengap.plots.numbers.missing import (
+    LEVELS,
     Calibration,
     Imputations,
+    LevelImputations,
     Missingness,
     calibration,
     imputations,
+    level_imputations,
     missingness_summary,
 )
-from eigengap.plots.numbers.names import labels, names_of
-from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
+from eigengap.plots.numbers.names import label, labels, names_of
+from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, coded_table, table_of
 from eigengap.sources import resolve_columns
 
 MOST_CELLS = 120  # of a column
 MOST_COLUMNS = 6  # whose imputed values are drawn
 MOST_POINTS = 2000
+DECADES = 100.0  # ratio of the largest to the least value from which an axis is logarithmic
 NOTES: tuple[tuple[int, int, Any, str], ...] = (  # on the coverage: place, alignment, words
     (97, 6, "right", "below the line: intervals too narrow"),
     (3, 97, "left", "above: too wide"),
@@ -203,6 +220,7 @@ def imputation(
     Returns
     -------
     altair chart
+        Of columns whose levels are no numbers, the probabilities of the levels.
 
     Examples
     --------
@@ -222,10 +240,16 @@ def imputation(
     if column is not None:
         known = getattr(estimator, "feature_names_in_", None)
         given = None if known is None else [str(name) for name in known]
-        chosen = int(resolve_columns([column], given, len(names))[0])
+        coded = coded_table(estimator)
+        d = len(names) if coded is None else coded.n_features
+        chosen = int(resolve_columns([column], given, d)[0])
+        if coded is not None:  # `names` and cells are those of the columns that it uses
+            if chosen not in coded.used:
+                raise ValueError(f"column {column!r} is not in the model, which does not impute it")
+            chosen = list(coded.used).index(chosen)
     if truth is not None or held_out is not None:
         return _calibration(estimator, table, names, chosen, truth, held_out, level)
-    found = imputations(estimator, table.X, level)
+    found = imputations(estimator, table, level)
     if len(found.value) == 0:
         raise ValueError(
             "X has no missing values, so that nothing is imputed; held_out=0.1 holds out observed "
@@ -241,14 +265,23 @@ def imputation(
         )
     else:
         shown = [chosen]
-    panels = [_column(found, table.X[:, j], table, j, names[j]) for j in shown]
+    of_levels, has_maps = level_imputations(estimator, table), coded_table(estimator) is not None
+    panels = [
+        _levels(of_levels[j], table, names[j])
+        if j in of_levels
+        else _column(found, table.X[:, j], table, j, names[j], has_maps=has_maps)
+        for j in shown
+    ]
     chart = alt.concat(*panels, columns=2 if len(panels) > 1 else 1, spacing=24)
+    if of_levels:
+        chart = chart.resolve_scale(color="independent")
     incomplete = int(np.sum(count > 0))
     return finish(
         chart,
         f"Values imputed by {public_name(estimator)}",
         f"{len(found.value):,} imputed values with {100 * level:g} % intervals, in the order of "
-        "their values; at the left the observed values of the column.",
+        "their values; at the left the observed values of the column."
+        + (" Of levels, their probabilities." if any(j in of_levels for j in shown) else ""),
         ""
         if chosen is not None or len(shown) == incomplete
         else f"The {len(shown)} columns with most missing values of {incomplete}.",
@@ -258,8 +291,13 @@ def imputation(
     )
 
 
-def _column(found: Imputations, observed: Array, table: Table, j: int, name: str) -> Any:
-    """Intervals of one column, and a histogram of the observed values of it at the left."""
+def _column(
+    found: Imputations, observed: Array, table: Table, j: int, name: str, *, has_maps: bool
+) -> Any:
+    """Intervals of one column, and a histogram of the observed values of it at the left.
+
+    The axis is logarithmic where positive values span decades, and the model has maps for that.
+    """
     cells = np.flatnonzero(found.column == j)
     cells = cells[np.argsort(found.value[cells], kind="stable")]
     if len(cells) > MOST_CELLS:
@@ -268,22 +306,29 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
     known = observed[~np.isnan(observed)]
     low = min(float(known.min(initial=np.inf)), float(some.low.min()))
     high = max(float(known.max(initial=-np.inf)), float(some.high.max()))
-    pad = 0.04 * (high - low) or 1.0
-    scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
-    y = y_axis("value", name, scale=scale, axis=alt.Axis(tickCount=6))
+    ticks: dict[str, Any] = {"tickCount": 6}
+    if has_maps and 0.0 < low * DECADES < high:
+        pad = (high / low) ** 0.04
+        scale = alt.Scale(type="log", domain=[low / pad, high * pad], nice=False)
+        bins, ticks = np.geomspace(low, high, 25), {"values": decades(low, high), "format": "~g"}
+    else:
+        pad = 0.04 * (high - low) or 1.0
+        scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
+        bins = np.linspace(low, high, 25)
+    y = y_axis("value", name, scale=scale, axis=alt.Axis(**ticks))
     k, row = np.arange(1, len(cells) + 1), table.at[some.row]
     bars = data(k=k, value=some.value, low=some.low, high=some.high, row=row)
     bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
     tip = tips(row="#row", value="#imputed", low="#from", high="#to")
     base = alt.Chart(bars).encode(x=x_axis("k", "imputed value", axis=bare_x), tooltip=tip)
-    bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False))
+    bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False, **ticks))
     intervals = alt.layer(
         base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
         base.mark_point(style="eg-main", filled=True, size=26, opacity=1.0).encode(
             y=y_axis("value", None, scale=scale)
         ),
     ).properties(width=210, height=190)
-    count, edges = np.histogram(known, bins=np.linspace(low, high, 25) if high > low else 1)
+    count, edges = np.histogram(known, bins=bins if high > low else 1)
     histogram = (
         alt.Chart(data(value=edges[:-1], top=edges[1:], count=count))
         .mark_rect(style="eg-soft", opacity=0.7)
@@ -297,6 +342,64 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
         .properties(width=70, height=190)
     )
     return alt.hconcat(histogram, intervals, spacing=6)
+
+
+def _levels(found: LevelImputations, table: Table, name: str) -> Any:
+    """Probabilities of the levels of each missing cell, and their observed shares at the left."""
+    names, P, shares = list(found.levels), found.probabilities, found.observed
+    if len(names) > MOST_CATEGORIES:  # the rarest together
+        kept = np.sort(np.argsort(-shares, kind="stable")[: MOST_CATEGORIES - 1])
+        rest = np.setdiff1d(np.arange(len(names)), kept)
+        names = [names[k] for k in kept] + ["others"]
+        P = np.column_stack([P[:, kept], P[:, rest].sum(axis=1)])
+        shares = np.append(shares[kept], shares[rest].sum())
+    names = [label(text) for text in names]
+    best = np.argmax(P, axis=1)
+    cells = np.lexsort((-P[np.arange(len(P)), best], best))
+    if len(cells) > MOST_CELLS:
+        cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
+    # Ordered levels have the colours of a scale.
+    colours: dict[str, Any] = {"range": "ramp"} if found.has_order else {}
+    colour = alt.Color(
+        field="level",
+        type="ordinal" if found.has_order else "nominal",
+        title=None,
+        sort=names,
+        scale=alt.Scale(domain=names, **colours),
+        legend=alt.Legend(orient="bottom", columns=4),
+    )
+    bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
+    ends = alt.Scale(domain=[0, 1], nice=False)
+
+    def stacked(P: Array, rows: NDArray[np.intp]) -> Any:
+        after = np.minimum(np.cumsum(P, axis=1), 1.0)
+        c, K = P.shape
+        return data(
+            k=np.repeat(np.arange(c), K),
+            end=np.repeat(np.arange(1, c + 1), K),
+            low=np.column_stack([np.zeros(c), after[:, :-1]]).ravel(),
+            high=after.ravel(),
+            share=P.ravel(),
+            level=names * c,
+            row=np.repeat(rows, K),
+        )
+
+    def bars(P: Array, rows: NDArray[np.intp], title: str, wide: float, y: Any, **said: str) -> Any:
+        x = x_axis("k", title, axis=bare_x, scale=alt.Scale(domain=[0, len(P)], nice=False))
+        return (
+            alt.Chart(stacked(P, rows))
+            .mark_rect(stroke=None)
+            .encode(x=x, x2="end", y=y, y2="high", color=colour, tooltip=tips(**said))
+            .properties(width=wide, height=190)
+        )
+
+    y = y_axis("low", name, scale=ends, axis=alt.Axis(tickCount=5, format="%"))
+    bare_y = y_axis("low", None, scale=ends, axis=alt.Axis(labels=False, ticks=False))
+    every = (shares / max(shares.sum(), 1.0))[None, :]
+    left = bars(every, table.at[:1], "observed", 70, y, level="", share="#share of the observed")
+    said = {"row": "#row", "level": "", "share": "#probability"}
+    right = bars(P[cells], table.at[found.row[cells]], "missing cells", 210, bare_y, **said)
+    return alt.hconcat(left, right, spacing=6)
 
 
 def _calibration(
@@ -315,12 +418,13 @@ def _calibration(
             raise ValueError(f"truth has {known.n} rows, and X has {table.n}")
     share = 0.1 if held_out is None else held_out
     true = None if known is None else known.X
-    found = calibration(estimator, table.X, truth=true, share=share, level=level)
+    found = calibration(estimator, table, truth=true, share=share, level=level)
     if chosen is not None:
         at = np.flatnonzero(found.imputations.column == chosen)
         if len(at) == 0:
             raise ValueError("no value of this column was held out")
-        found = Calibration(found.imputations.some(at), found.truth[at])
+        reached = None if found.reached is None else found.reached[at]
+        found = Calibration(found.imputations.some(at), found.truth[at], reached)
     chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
     n = len(found.truth)
     whose = " The model was fitted with these cells, unless these are new rows: that flatters it."
@@ -389,7 +493,7 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
 
 
 def _coverage(found: Calibration) -> Any:
-    levels = np.linspace(0.05, 0.99, 48)
+    levels = np.linspace(0.05, 0.99, 48) if found.reached is None else LEVELS
     how = {"scale": alt.Scale(domain=[0, 100]), "axis": alt.Axis(tickCount=5)}
     x = x_axis("level", "level of the interval, %", **how)
     y = y_axis("held", "cells inside, %", **how)

@@ -98,7 +98,7 @@ def scores(
     regions = None
     if ellipses and X is not None:
         most = MOST_ELLIPSES if ellipses is True else int(ellipses)
-        regions = score_ellipses(estimator, table.X, positions, most=most)
+        regions = score_ellipses(estimator, table, positions, most=most)
     draw = _line if len(positions) == 1 else _plane
     chart = draw(table, T[:, list(positions)], colour, regions, titles)
     notes = _notes(table, regions, colour, alone=len(positions) == 1)
@@ -112,7 +112,7 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
                 f"{public_name(estimator)} has no scores, for it does not transform rows"
             )
         table = table_of(X, estimator, most=most)
-        return table, scores_of(estimator, table.X), chart_colour(color, X, table)
+        return table, scores_of(estimator, table), chart_colour(color, X, table)
     embedding = getattr(estimator, "embedding_", None)
     if embedding is None:
         raise ValueError(
@@ -140,11 +140,11 @@ def _plane(
 ) -> Any:
     held, layers = T, list[Any]()
     if regions is not None:
-        outlines = regions.outlines()  # (e, p, 2)
+        lines = regions.outlines()  # (e, p, 2)
         # The frame holds all rows, and regions where these do not dwarf them.
         low, high = T.min(axis=0), T.max(axis=0)
         room = 0.5 * np.maximum(high - low, 1e-12)
-        held = np.vstack([T, np.clip(outlines.reshape(-1, 2), low - room, high + room)])
+        held = np.vstack([T, np.clip(lines.reshape(-1, 2), low - room, high + room)])
     frame = equal_frame(held, titles)
     if regions is not None:
         rows: dict[str, Any] = {"row": table.at[regions.at]}
@@ -153,19 +153,19 @@ def _plane(
         if colour is not None and colour.is_category:
             how, encoded = {}, {"color": coloured(colour)["color"]}
             rows["colour"] = np.array(colour.of_rows)[regions.at]
-        opacity = 0.5 if len(outlines) <= 40 else 0.3
+        opacity = 0.5 if len(lines) <= 40 else 0.3
         layers.append(
-            _outlines(frame, outlines, rows, encoded, strokeWidth=0.9, opacity=opacity, **how)
+            outlines(frame, lines, rows, encoded, strokeWidth=0.9, opacity=opacity, **how)
         )
     return framed(frame, *origin(frame), *layers, points(frame, T, table, colour, titles))
 
 
-def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
+def outlines(frame: Frame, closed: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
     """Closed lines (e, p, 2); the first of `rows`, values of each, names them."""
-    e, p = outlines.shape[:2]
+    e, p = closed.shape[:2]
     lines = data(
-        x=outlines[:, :, 0].ravel(),
-        y=outlines[:, :, 1].ravel(),
+        x=closed[:, :, 0].ravel(),
+        y=closed[:, :, 1].ravel(),
         order=np.tile(np.arange(p), e),
         **{name: [value for value in values for _ in range(p)] for name, values in rows.items()},
     )
@@ -287,13 +287,13 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     pair = check_axes(axes, table.X.shape[1], public_name(estimator))
     if len(pair) != 2 or pair[0] == pair[1]:
         raise ValueError(f"axes={axes!r}: this chart needs two different axes")
-    found = mixture_numbers(estimator, table.X, pair)
-    outlines, sure = found.ellipses.outlines(), np.max(found.resp, axis=1)
+    found = mixture_numbers(estimator, table, pair)
+    lines, sure = found.ellipses.outlines(), np.max(found.resp, axis=1)
     titles = [f"axis {a + 1} ({100 * s:.0f} %)" for a, s in zip(pair, found.share, strict=True)]
-    plain = equal_frame(np.vstack([found.points, outlines.reshape(-1, 2)]), titles)
+    plain = equal_frame(np.vstack([found.points, lines.reshape(-1, 2)]), titles)
     largest = np.argsort(-found.weights, kind="stable")
     said = largest[:MOST_LABELLED]
-    spots, text = apart(outlines)[said], [found.names[k] for k in said]
+    spots, text = apart(lines)[said], [found.names[k] for k in said]
     frame = with_room(plain, spots, text)
     shares = zip(found.names, found.weights, strict=True)
     legend = labels([f"{name} ({100 * w:.0f} %)" for name, w in shares], 40)
@@ -310,8 +310,8 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     encoded = {"color": coloured(colour)["color"]}
     chart = framed(
         frame,
-        _outlines(
-            frame, outlines, {"k": range(len(outlines)), "colour": legend}, encoded, strokeWidth=1.8
+        outlines(
+            frame, lines, {"k": range(len(lines)), "colour": legend}, encoded, strokeWidth=1.8
         ),
         alt.Chart(rows)
         .mark_point(filled=True, size=34 if len(sure) <= 1000 else 18)

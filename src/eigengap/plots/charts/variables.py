@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,15 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.arrows import arrows, longest, with_room
-from eigengap.plots.charts.scores import points
+from eigengap.plots.arrows import (
+    MOST_LABELLED,
+    arrow_marks,
+    arrows,
+    longest,
+    side_labels,
+    with_room,
+)
+from eigengap.plots.charts.scores import outlines, points
 from eigengap.plots.drawing import (
     Chart,
     Frame,
@@ -27,12 +35,28 @@ from eigengap.plots.drawing import (
     x_axis,
     y_axis,
 )
+from eigengap.plots.numbers.associations import Region
 from eigengap.plots.numbers.colour import Colour, chart_colour
-from eigengap.plots.numbers.names import names_of
-from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, count_of, inner, table_of
-from eigengap.plots.numbers.scores import check_axes, require_linear, score_names, scores_of
+from eigengap.plots.numbers.names import label, names_of
+from eigengap.plots.numbers.rows import (
+    MOST_READ,
+    MOST_ROWS,
+    Table,
+    coded_table,
+    count_of,
+    inner,
+    table_of,
+)
+from eigengap.plots.numbers.scores import (
+    ScoreEllipses,
+    check_axes,
+    require_linear,
+    score_names,
+    scores_of,
+)
 from eigengap.plots.numbers.variables import (
     FORMULA,
+    Levels,
     Scaling,
     biplot_numbers,
     correlations,
@@ -43,6 +67,7 @@ from eigengap.plots.numbers.variables import (
 )
 
 WIDTH, SIDE = 460, 400
+SMOOTH = 97  # points of an ellipse of a level
 REACH = 0.85  # how far the longest arrow reaches relative to the farthest point
 TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
@@ -54,6 +79,8 @@ def biplot(
     axes: Any = (1, 2),
     color: Any = None,
     scaling: Scaling = "rows",
+    categories: bool | Sequence[str] = True,
+    ellipses: Region | None = None,
     max_rows: int = MOST_ROWS,
 ) -> Chart:
     """Rows and columns of a table in one chart, along two components.
@@ -69,6 +96,12 @@ def biplot(
     scaling : {"rows", "columns", "symmetric"}, default="rows"
         Which distances are to be true: those between points ("rows"), or lengths and angles of
         arrows as standard deviations and correlations ("columns"); or neither ("symmetric").
+    categories : bool or list of column names, default=True
+        Of a fit with `columns=`: whose levels are points, at the barycentre of their rows, in place
+        of an arrow. True takes the columns of two levels and of levels without an order.
+    ellipses : {"rows", "barycentre"}, default=None
+        Regions of these levels: where 95 % of their rows lie, or where the mean of a level lies
+        with a probability of 95 %. If `color` names one of the columns, its levels alone have them.
     max_rows : int, default=5000
 
     Returns
@@ -80,7 +113,8 @@ def biplot(
     The inner product of a point with an arrow is the cell of that row and column, about the mean
     and in units of the fit, as far as the two components show it (Gabriel 1971). Points are scores
     times a number of each axis, which stands in its title where it is not 1. All arrows are drawn
-    longer or shorter by one factor, which stands below the title.
+    longer or shorter by one factor, which stands below the title. Columns of several kinds have
+    arrows for the Gaussian variables behind them.
 
     Examples
     --------
@@ -96,8 +130,9 @@ def biplot(
     q = require_linear(estimator, "biplot").L.shape[1]
     pair = _two_axes(axes, q, estimator)
     table = table_of(X, estimator, most=max_rows)
-    found = biplot_numbers(estimator, table, tuple(pair), scaling)
+    found = biplot_numbers(estimator, table, tuple(pair), scaling, categories)
     colour = chart_colour(color, X, table)
+    levels = found.levels
     reach = float(np.max(np.abs(found.points), initial=0.0)) or 1.0
     far = float(np.max(np.abs(found.arrows), initial=0.0)) or 1.0
     factor = float(f"{REACH * reach / far:.2g}")  # two digits, so that it can be read
@@ -106,18 +141,43 @@ def biplot(
         known[a] if abs(times - 1.0) < 1e-9 else f"{known[a]} × {times:.3g}"
         for a, times in zip(pair, found.factor, strict=True)
     ]
-    corners = np.vstack([found.points, found.arrows * factor * 1.05])
-    plain = equal_frame(corners, titles, width=WIDTH, least=340, most=WIDTH)
-    frame, layers, note = _arrows(plain, found.arrows, estimator, titles, factor)
-    rows = points(frame, found.points, table, colour, titles)
-    chart = framed(frame, *origin(frame), rows, *layers)
+    regions: list[tuple[str, Array, str]] = []
+    encoded: dict[str, Any] = {}
+    corners = [found.points, found.arrows * factor * 1.05]
+    if levels is not None and ellipses is not None:
+        regions, encoded = _regions(levels, ellipses, color, colour)
+        corners += [outline for _, outline, _ in regions]
+    plain = equal_frame(np.vstack(corners), titles, width=WIDTH, least=340, most=WIDTH)
+    drawn, shown, note = longest(np.sum(found.arrows**2, axis=1))
+    ends = found.arrows[drawn]
+    names = [found.names[j] for j in drawn]
+    at, texts = ends[shown] * factor, [names[k] for k in shown]
+    styles = ["eg-label"] * len(texts)
+    if levels is not None:
+        few = np.sort(np.argsort(-levels.weight, kind="stable")[:MOST_LABELLED])
+        at = np.vstack([at, levels.points[few]])
+        texts += [label(levels.labels[k]) for k in few]
+        styles += ["eg-level-label"] * len(few)
+    frame = with_room(plain, at, texts)
+    layers = [*origin(frame), points(frame, found.points, table, colour, titles)]
+    if regions:
+        layers.append(_outlines_of(frame, regions, encoded))
+    if len(ends):
+        layers += arrow_marks(frame, ends, names, titles, factor)
+    if levels is not None:
+        layers.append(_barycentres(frame, levels, titles))
+    is_coded = coded_table(estimator) is not None
     is_scaled = getattr(inner(estimator), "scale_", None) is not None
     unit = "standardised columns" if is_scaled else "columns about their means"
+    unit = "the variables behind columns" if is_coded else unit
+    about = f"Cells of {unit} are about point · arrow; arrows are drawn × {factor:g}."
     return finish(
-        chart,
+        framed(frame, *layers, *side_labels(frame, at, texts, styles)),
         f"Biplot of {public_name(estimator)}",
         f'Scaling "{scaling}": {FORMULA[scaling]}.',
-        f"Cells of {unit} are about point · arrow; arrows are drawn × {factor:g}.",
+        about if len(ends) else "",
+        "Diamonds are the means of the rows of a level." if levels is not None else "",
+        OF_REGIONS[ellipses] if regions and ellipses is not None else "",
         note,
         upper(table.sampling()),
         upper(colour.note if colour is not None else ""),
@@ -125,15 +185,70 @@ def biplot(
     )
 
 
+OF_REGIONS: dict[str, str] = {
+    "rows": "Ellipses hold 95 % of the rows of a level, were these Gaussian.",
+    "barycentre": "Ellipses hold the mean of a level with a probability of 95 %.",
+}
+
+
+def _regions(
+    levels: Levels, of: Region, color: Any, colour: Colour | None
+) -> tuple[list[tuple[str, Array, str]], dict[str, Any]]:
+    """Label, outline (p, 2) and colour of each ellipse, and how lines are coloured."""
+    if of not in OF_REGIONS:
+        raise ValueError(f'ellipses must be "rows", "barycentre" or None, got {of!r}')
+    cov = levels.cov if of == "rows" else levels.cov_barycentre
+    is_coloured = colour is not None and colour.is_category and color in levels.columns
+    at = np.array(
+        [
+            i
+            for i, column in enumerate(levels.columns)
+            if np.isfinite(cov[i]).all() and (not is_coloured or column == color)
+        ],
+        dtype=np.intp,
+    )
+    outlines = ScoreEllipses(at, levels.points[at], cov[at], 0.95).outlines(SMOOTH)
+    own = [levels.names[i] if is_coloured else "" for i in at]
+    found = [(levels.labels[i], outlines[k], own[k]) for k, i in enumerate(at)]
+    if colour is None or not is_coloured or not set(own) <= set(colour.levels):
+        return [(name, outline, "") for name, outline, _ in found], {}
+    return found, {"color": coloured(colour)["color"]}
+
+
+def _outlines_of(
+    frame: Frame, regions: list[tuple[str, Array, str]], encoded: dict[str, Any]
+) -> Any:
+    lines = np.stack([outline for _, outline, _ in regions])
+    rows = {"level": [name for name, _, _ in regions], "colour": [c for _, _, c in regions]}
+    how: dict[str, Any] = {} if encoded else {"style": "eg-frame"}
+    return outlines(frame, lines, rows, encoded, strokeWidth=1.6, opacity=0.9, **how)
+
+
+def _barycentres(frame: Frame, levels: Levels, titles: list[str]) -> Any:
+    """A diamond for each level."""
+    shown = data(
+        x=levels.points[:, 0],
+        y=levels.points[:, 1],
+        level=[label(text) for text in levels.labels],
+        column=[label(text) for text in levels.columns],
+        weight=levels.weight,
+    )
+    said = {"level": "", "column": "column", "weight": "#rows"}
+    return (
+        alt.Chart(shown)
+        .mark_point(style="eg-level", shape="diamond", filled=True, size=90, opacity=1.0)
+        .encode(**frame.encode(), tooltip=tips(**said, x="#" + titles[0], y="#" + titles[1]))
+    )
+
+
 def _arrows(
-    plain: Frame, ends: Array, estimator: Any, titles: list[str], factor: float = 1.0
+    plain: Frame, ends: Array, every: list[str], titles: list[str]
 ) -> tuple[Frame, list[Any], str]:
     """The frame with room for labels, arrows to the ends (d, 2), and words on those left out."""
     drawn, shown, note = longest(np.sum(ends**2, axis=1))
-    every = names_of(estimator, len(ends))
     names = [every[j] for j in drawn]
-    frame = with_room(plain, ends[drawn][shown] * factor, [names[k] for k in shown])
-    return frame, arrows(frame, ends[drawn], names, shown, titles, factor), note
+    frame = with_room(plain, ends[drawn][shown], [names[k] for k in shown])
+    return frame, arrows(frame, ends[drawn], names, shown, titles), note
 
 
 def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> Chart:
@@ -170,13 +285,18 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     require_fitted(estimator)
     table = None if X is None else table_of(X, estimator, most=MOST_READ)
     r = correlations(estimator, table)
+    every, left_out = names_of(estimator, len(r)), ""
+    if np.isnan(r).any():
+        kept = np.flatnonzero(~np.isnan(r).all(axis=1))
+        r, every = np.nan_to_num(r[kept]), [every[j] for j in kept]
+        left_out = "Columns of levels without an order have no correlation."
     pair = _two_axes(axes, r.shape[1], estimator)
     names = score_names(estimator, r.shape[1])
     titles = [names[a] for a in pair]
     reach = (-1.08, 1.08)
     across = (f"correlation with {titles[0]}", f"correlation with {titles[1]}")
     square = Frame(reach, reach, SIDE, SIDE, across, TICKS)
-    frame, layers, note = _arrows(square, r[:, pair], estimator, titles)
+    frame, layers, note = _arrows(square, r[:, pair], every, titles)
     angle = np.linspace(0.0, 2.0 * np.pi, 121)
     ring = (
         alt.Chart(data(x=np.cos(angle), y=np.sin(angle), order=np.arange(121)))
@@ -186,8 +306,9 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     return finish(
         framed(frame, ring, *origin(frame), *layers),
         f"Correlation circle of {public_name(estimator)}",
-        how_known(table),
+        how_known(table, is_coded=coded_table(estimator) is not None),
         note,
+        left_out,
         width=SIDE,
     )
 
@@ -205,8 +326,11 @@ def _two_axes(axes: Any, q: int, estimator: Any) -> list[int]:
     return list(pair)
 
 
-def how_known(table: Table | None) -> str:
+def how_known(table: Table | None, *, is_coded: bool = False) -> str:
     """Words on where correlations come from."""
+    if is_coded and table is not None:
+        rows = table.sampling() or f"{table.n:,} rows"
+        return f"Of {rows}, each column where it is observed."
     if table is None:
         return "Correlations by the model's covariance."
     if table.is_complete:
@@ -226,7 +350,7 @@ def contributions(
     ----------
     estimator : fitted estimator
     X : table of shape (n_samples, n_features), default=None
-        Needed for rows.
+        Needed for rows, and of a fit with `columns=`.
     axes : int or several, default=(1, 2)
         Components, counted from 1; those that there are not are left out of the default.
     top : int, default=20
@@ -240,7 +364,8 @@ def contributions(
     Notes
     -----
     Contributions to a component sum to 100. The dashed line is where all would be if they were
-    equal.
+    equal. Of a fit with `columns=` they are FAMD's: shares in the sum of squared correlations of
+    columns of numbers and correlation ratios of columns with levels.
 
     Examples
     --------
@@ -254,7 +379,7 @@ def contributions(
     require_fitted(estimator)
     table = _of_rows(estimator, X, of)
     if table is None:
-        share, names = variable_contributions(estimator), names_of(estimator)
+        share, names = variable_contributions(estimator, X), names_of(estimator)
     else:
         share, names = row_contributions(estimator, table), [f"row {i}" for i in table.at]
     positions, titles = _some(axes, share.shape[1], estimator)
@@ -326,12 +451,17 @@ def cos2(
     positions, titles = _some(axes, quality.shape[1], estimator)
     names, plane = names_of(estimator, len(quality)), quality[:, positions].sum(axis=1)
     order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
-    chart = _stack([names[j] for j in order], quality[order][:, positions], titles)
+    is_coded = coded_table(estimator) is not None
+    what = "cos², η²" if is_coded else "cos²"
+    chart = _stack([names[j] for j in order], quality[order][:, positions], titles, what)
+    along = " and ".join(titles)
     return finish(
         chart,
-        "Quality of representation (cos²) of the variables",
-        f"Share of each variable's variance along {' and '.join(titles)}.",
-        how_known(table),
+        f"{'Association' if is_coded else 'Quality of representation'} ({what}) of the variables",
+        f"Squared correlations and correlation ratios of columns and {along}."
+        if is_coded
+        else f"Share of each variable's variance along {along}.",
+        how_known(table, is_coded=is_coded),
         _some_of(len(order), len(quality), of),
         width=480,
     )
@@ -352,7 +482,7 @@ def _bars(names: list[str], share: Array, title: str, even: float, *, first: boo
     ).properties(width=200, height=max(20 * len(names), 60))
 
 
-def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
+def _stack(names: list[str], quality: Array, titles: list[str], what: str) -> Any:
     k = len(titles)
     before = np.cumsum(quality, axis=1) - quality
     bars = data(
@@ -365,24 +495,25 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     )
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labelPadding=6)))
     top = max(1.0, float((before + quality).max(initial=1.0)))
-    x = x_axis("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False))
+    x = x_axis("low", what, scale=alt.Scale(domain=[0, top], nice=False))
     base = alt.Chart(bars).encode(y=y)
     scale = alt.Scale(domain=titles)
+    legend = alt.Legend(offset=44)  # beyond the sums, which stand at the ends of the bars
     blocks = base.mark_bar(style="eg-segment", height={"band": 0.72}).encode(
         x=x,
         x2="high",
-        color=alt.Color(**kind("component", "component", sort=titles, scale=scale)),
-        tooltip=tips(name="", component="component", cos2="#cos²"),
+        color=alt.Color(**kind("component", "component", sort=titles, scale=scale, legend=legend)),
+        tooltip=tips(name="", component="component", cos2="#" + what),
     )
     totals = quality.sum(axis=1)
     sums = data(name=names, total=totals, said=[f"{v:.2f}" for v in totals])
     ends = (
         alt.Chart(sums)
         .mark_text(style="eg-note", align="left", dx=4)
-        .encode(y=y, x=x_axis("total", "cos²"), text=words())
+        .encode(y=y, x=x_axis("total", what), text=words())
     )
     inside = base.transform_filter("datum.cos2 > 0.12").mark_text(style="eg-on-strong", fontSize=10)
-    named = inside.encode(x=x_axis("middle", "cos²"), text=words("component"), y=y)
+    named = inside.encode(x=x_axis("middle", what), text=words("component"), y=y)
     return alt.layer(blocks, named, ends).properties(width=340, height=max(20 * len(names), 60))
 
 
@@ -404,7 +535,7 @@ def _cos2_of_rows(estimator: Any, table: Table, axes: Any) -> Chart:
     ).properties(width=300 if len(positions) > 1 else 420, height=300)
     chart: Chart = histogram
     if len(positions) > 1:
-        T = scores_of(estimator, table.X)[:, positions[:2]]
+        T = scores_of(estimator, table)[:, positions[:2]]
         points = data(x=T[:, 0], y=T[:, 1], colour=plane, row=table.at)
         scatter = (
             alt.Chart(points)

@@ -22,7 +22,7 @@ import numpy as np
 from eigengap.plots.numbers.columns import one_column
 from eigengap.plots.numbers.names import clean, distinct, label, labels
 from eigengap.plots.numbers.rows import Table
-from eigengap.sources import quote
+from eigengap.sources import Schema, eager_frame, library_of, quote
 
 MOST_CATEGORIES = 8  # colours and shapes that can be distinguished, by the colour-blind too
 NAMING = 0.5  # share of different values from which a text names rows
@@ -74,7 +74,12 @@ def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
     kind, every = _read(values)
     found = [every[i] for i in table.at]
     if kind in ("codes", "texts"):
-        return _category(title, found, _natural, labels, ("others", "missing"), _on_rarer)
+        own = {level: k for k, level in enumerate(_own_order(X, color))}
+
+        def order(key: str) -> tuple[int, int, float, str]:
+            return own.get(key, len(own)), *_natural(key)
+
+        return _category(title, found, order, labels, ("others", "missing"), _on_rarer)
     unknown = found.count(None)
     rows = "a row" if unknown == 1 else f"{unknown} rows"
     note = f"{rows} without {title or 'a value'} in grey" if unknown else ""
@@ -94,6 +99,19 @@ def _listed(color: Any) -> list[Any]:
             f"color must be the name of a column or one value for each row, got {type(color)}"
         )
     return list(color)
+
+
+def _own_order(X: Any, color: Any) -> list[str]:
+    """The levels of an ordered categorical in their order; of any other column none."""
+    if isinstance(color, str) and library_of(X) is not None:
+        X = eager_frame(X)
+        one = X.select([color]) if library_of(X) == "pyarrow" else X[[color]]
+    elif hasattr(color, "to_frame"):
+        one = color.to_frame()
+    else:
+        return []
+    own = Schema.of(one).columns[0]
+    return [in_words(level) for level in own.levels] if own.holds == "ordered" else []
 
 
 def _on_rarer(rarer: list[str]) -> str:

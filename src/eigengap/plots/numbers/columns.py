@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eigengap import sources
 from eigengap.exceptions import MissingExtraError
-from eigengap.plots.numbers.rows import Look, look_at, of_pairs
+from eigengap.plots.numbers.rows import Look, look_at, of_pairs, source_for
 from eigengap.plots.numbers.subject import Subject
 
 MOST_LABELS = 20  # columns beyond those of the fit
@@ -50,6 +50,8 @@ def read(subject: Subject, X: Any, max_rows: int, seed: int) -> Look:
 
 def _source(subject: Subject, X: Any) -> sources.Source:
     """The columns of the fit."""
+    if subject.coded is not None:
+        return source_for(subject.given, X)
     if isinstance(X, sources.Source):
         return X
     names = None if subject.names is None else list(subject.names)

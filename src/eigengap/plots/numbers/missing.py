@@ -22,8 +22,16 @@ from scipy.stats import binomtest
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.plots.numbers.names import clean
-from eigengap.plots.numbers.rows import MOST_READ, Look, all_rows, bare, table_of
+from eigengap.plots.numbers.names import clean, distinct
+from eigengap.plots.numbers.rows import (
+    MOST_READ,
+    Look,
+    all_rows,
+    bare,
+    coded_table,
+    inner,
+    table_of,
+)
 from eigengap.plots.numbers.subject import Subject
 from eigengap.registry import names_with
 from eigengap.runtime.warnings import silence
@@ -33,6 +41,7 @@ MOST_CELLS = 300_000  # of the table that is fitted anew
 LEVEL = 0.95
 REACH = float(special.ndtri(0.5 + LEVEL / 2))  # standard deviations to the end of an interval
 LONGEST = 240  # characters of an error that are shown
+LEVELS = np.append(np.arange(0.05, 0.96, 0.05), 0.99)  # whose intervals a calibration looks at
 FEWEST = 20  # held-out values from which anything is reported
 
 
@@ -114,6 +123,8 @@ class Calibration:
 
     imputations: Imputations
     truth: Array  # (c,)
+    # (c,) level of the narrowest interval that holds the truth, of columns of several kinds
+    reached: Array | None = None
 
     @property
     def coverage(self) -> float:
@@ -122,7 +133,9 @@ class Calibration:
         return float(np.mean(inside)) if len(inside) else float("nan")
 
     def coverage_at(self, levels: Array) -> Array:
-        """Share of the cells within normal intervals of each level: (len(levels),)."""
+        """Share of the cells within intervals of each level, normal ones of numbers: (levels,)."""
+        if self.reached is not None:
+            return np.array([np.mean(self.reached <= p) for p in levels])
         std = np.where(self.imputations.std > 0.0, self.imputations.std, np.finfo(np.float64).tiny)
         deviation = np.abs(self.truth - self.imputations.value) / std
         return np.array([np.mean(deviation <= special.ndtri(0.5 + p / 2.0)) for p in levels])
@@ -138,13 +151,51 @@ def imputations(estimator: Any, X: Any, level: float = 0.95) -> Imputations:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
     X, model = all_rows(X, estimator).X, bare(estimator)
     row, column = np.nonzero(np.isnan(X))
-    value, std = (np.asarray(table, dtype=float) for table in model.impute(X, return_std=True))
+    value, std = (np.asarray(each, dtype=float) for each in model.impute(X, return_std=True))
     reach = special.ndtri(0.5 + level / 2.0) * std
     low, high = value - reach, value + reach
-    if hasattr(model, "intervals"):  # an imputer, which knows bounds
-        low, high = (np.asarray(table, dtype=float) for table in model.intervals(X, level))
+    if hasattr(model, "intervals"):  # which are as skewed as the columns, and within bounds
+        low, high = (np.asarray(each, dtype=float) for each in model.intervals(X, level))
     at = (row, column)
     return Imputations(row, column, value[at], std[at], low[at], high[at], level)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelImputations:
+    """What is predicted of the missing cells of a column with levels."""
+
+    column: int
+    levels: tuple[str, ...]
+    has_order: bool
+    observed: Array  # (K,) cells of each level
+    row: NDArray[np.intp]  # (c,) among the rows that were given
+    probabilities: Array  # (c, K)
+
+
+def level_imputations(estimator: Any, X: Any) -> dict[int, LevelImputations]:
+    """Of every column whose levels are no numbers, where a cell is missing; by its position."""
+    coded = coded_table(estimator)
+    if coded is None:
+        return {}
+    X = all_rows(X, estimator).X
+    known = bare(inner(estimator)).level_probabilities(X)
+    found = {}
+    for k, j in enumerate(coded.used):
+        row = np.flatnonzero(np.isnan(X[:, k]))
+        key, own = coded.key(j), coded.schema.columns[j]
+        if key not in known or not own.levels or not len(row):
+            continue
+        fitted = coded.columns.kinds[k]
+        observed = X[~np.isnan(X[:, k]), k]
+        found[k] = LevelImputations(
+            column=k,
+            levels=distinct(coded.levels()[key]),
+            has_order=coded.kinds[j].word == "ordinal",
+            observed=np.bincount(fitted.code(observed), minlength=len(fitted.levels)).astype(float),
+            row=row,
+            probabilities=np.asarray(known[key])[row],
+        )
+    return found
 
 
 def calibration(
@@ -162,17 +213,31 @@ def calibration(
             raise ValueError(
                 f"held_out, the share of values to hold out, must lie in (0, 1), got {share!r}"
             )
-        X = all_rows(X, estimator).X
+        table = all_rows(X, estimator)
+        X = table.X
         hidden = (np.random.default_rng(seed).random(X.shape) < share) & ~np.isnan(X)
         # A row keeps at least one observed value, from which to predict.
         hidden[~np.any(~np.isnan(X) & ~hidden, axis=1)] = False
-        truth, X = np.where(hidden, X, np.nan), np.where(hidden, np.nan, X)
+        truth, X = np.where(hidden, X, np.nan), replace(table, X=np.where(hidden, np.nan, X))
     found = imputations(estimator, X, level)
     known = np.asarray(truth, dtype=np.float64)[found.row, found.column]
-    kept = np.flatnonzero(~np.isnan(known))
+    kept = np.flatnonzero(~(np.isnan(known) | np.isnan(found.std)))
     if len(kept) == 0:
         raise ValueError("there is no held-out value whose truth is known")
-    return Calibration(found.some(kept), known[kept])
+    found, known = found.some(kept), known[kept]
+    if coded_table(estimator) is None:
+        return Calibration(found, known)
+    return Calibration(found, known, _reached(estimator, all_rows(X, estimator).X, found, known))
+
+
+def _reached(estimator: Any, X: Array, found: Imputations, truth: Array) -> Array:
+    """(c,) the least of some levels whose intervals cover the truth; infinity where none does."""
+    model, reached = bare(estimator), np.full(len(truth), np.inf)
+    for level in LEVELS[::-1]:
+        low, high = (np.asarray(ends, dtype=float) for ends in model.intervals(X, float(level)))
+        at = (found.row, found.column)
+        reached[(low[at] <= truth) & (truth <= high[at])] = level
+    return reached
 
 
 # Held-out values of the report -----------------------------------------------------------------

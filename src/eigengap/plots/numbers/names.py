@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from eigengap.estimators.shared.display import inner
 from eigengap.printable import bare
 
 LONGEST = 32  # characters of a name in a chart
@@ -109,6 +110,9 @@ def _numbered(names: Iterable[str]) -> list[str]:
 def names_of(estimator: Any, d: int | None = None) -> list[str]:
     """Labels of the columns that an estimator was fitted to: x0, x1, ... where it knows none."""
     names: Sequence[Any] | None = getattr(estimator, "feature_names_in_", None)
+    if (coded := getattr(inner(estimator), "table_", None)) is not None:  # those that it uses
+        known = coded.names if names is None or len(names) != coded.n_features else names
+        return labels(f"x{j}" if known is None else known[j] for j in coded.used)
     d = int(estimator.n_features_in_) if d is None else d
     if names is None or len(names) != d:
         return [f"x{j}" for j in range(d)]

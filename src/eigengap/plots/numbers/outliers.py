@@ -159,6 +159,11 @@ class RowDistances:
 
 def distances_of(subject: Subject, look: Look) -> RowDistances | str:
     """The distances, or why there are none."""
+    if subject.coded is not None:
+        return (
+            "T² and SPE need Gaussian columns; a NoveltyDetector of this model tests rows of "
+            "columns of several kinds."
+        )
     if subject.mixture is None and subject.gaussian is None:
         return (
             f"{subject.kind} has no density, so that no row can be called improbable; "

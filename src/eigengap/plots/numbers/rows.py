@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from eigengap import sources
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
+from eigengap.selection.coded_table import CodedTable
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import ColumnMoments
 
@@ -71,7 +72,9 @@ def all_rows(X: Any, estimator: Any = None) -> Table:
 
 
 def source_for(estimator: Any, X: Any, **how: Any) -> sources.Source:
-    """X as a source with the columns of the fit."""
+    """X as a source with the columns of the fit: coded ones where they are of several kinds."""
+    if (coded := coded_table(estimator)) is not None:
+        return coded.source(_of_columns(X, getattr(estimator, "feature_names_in_", coded.names)))
     if isinstance(X, sources.Source):
         source = X
     else:
@@ -99,16 +102,61 @@ def count_of(name: str, value: Any, least: int = 1) -> int:
 
 
 def bare(estimator: Any) -> Any:
-    """The estimator without the names of its columns: it takes plain arrays and does not warn."""
+    """The estimator without the names of its columns: it takes plain arrays and does not warn.
+
+    Where it was fitted to columns of several kinds it takes and gives coded values.
+    """
     twin = copy(estimator)
     twin.__dict__.pop("feature_names_in_", None)
+    if (coded := coded_table(estimator)) is not None:
+        twin.n_features_in_ = len(coded.used)
+        if "estimator_" in twin.__dict__:
+            twin.estimator_ = bare(twin.estimator_)
+        else:
+            twin.table_ = coded if isinstance(coded, _Codes) else _Codes(coded)
     return twin
+
+
+@dataclass(frozen=True, eq=False)
+class _Codes:
+    """Reads tables that are coded already, and leaves answers as they are."""
+
+    of: CodedTable
+
+    def source(self, X: Any) -> sources.Source:
+        return sources.ArraySource(np.asarray(X, dtype=np.float64))
+
+    def decode(self, X: Any, values: Array) -> Array:
+        del X
+        return values
+
+    def deviations(self, X: Array, std: Array) -> Array:
+        return np.where(np.isnan(X) & self.of.has_levels, np.nan, std)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
 
 
 def inner(estimator: Any) -> Any:
     """The model inside a detector, an imputer or a regressor; any other estimator itself."""
     found = getattr(estimator, "estimator_", None)
     return estimator if found is None else inner(found)
+
+
+def coded_table(estimator: Any) -> Any:
+    """How a fit to columns of several kinds reads tables; None of a fit to numbers."""
+    return None if estimator is None else getattr(inner(estimator), "table_", None)
+
+
+def _of_columns(X: Any, names: Any) -> Any:
+    """A frame without columns that are not those of the fit."""
+    if names is None or sources.library_of(X) is None:
+        return X  # an array has the columns of the fit, and a file is read by them
+    X = sources.eager_frame(X)
+    known = list(X.column_names if sources.library_of(X) == "pyarrow" else X.columns)
+    if known == list(names) or not set(names) <= set(known):
+        return X
+    return X.select(list(names)) if sources.library_of(X) == "pyarrow" else X[list(names)]
 
 
 def _codes(estimator: Any) -> Any:

@@ -25,6 +25,7 @@ values at their expected values, components as Gaussians.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from scipy import special
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array, sign_rule
+from eigengap.models.columns.model import ColumnModel
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.posterior import Posterior
@@ -44,6 +46,7 @@ from eigengap.plots.numbers.subject import Subject
 from eigengap.registry import entry_of, names_with
 
 OUTLINE = 33  # points of an ellipse, the last one the first
+CHUNK = 4096  # rows whose covariances are held together
 MOST_AXES = 6  # that can be looked at in the report
 
 
@@ -82,11 +85,18 @@ def linear_view(estimator: Any) -> LinearView | None:
         if hasattr(model, "rotation_"):  # factors
             A = model.rotation_.T.T @ A
         return LinearView(A, model.loadings_ / unit[:, None], density.mu, unit, standard)
+    if isinstance(density, ColumnModel):  # of the u behind the columns
+        u = density.gaussian
+        centred = u.rescaled(np.ones(u.d), -u.mu)
+        A = centred.encoder().A
+        if hasattr(model, "rotation_"):
+            A = model.rotation_.T.T @ A
+        return LinearView(A, np.asarray(model.loadings_), u.mu, np.ones(u.d), centred)
     if isinstance(density, AffineMap):  # ICA, classical scaling of Euclidean rows
         d = len(density.mean)
         known = getattr(model, "density_", None)
-        centred = None if known is None else known.gaussian.rescaled(np.ones(d), -known.mu)
-        return LinearView(density.A, density.B, density.mean, np.ones(d), centred)
+        inside = None if known is None else known.gaussian.rescaled(np.ones(d), -known.mu)
+        return LinearView(density.A, density.B, density.mean, np.ones(d), inside)
     return None
 
 
@@ -122,10 +132,10 @@ class ScoreEllipses:
     cov: Array  # (e, k, k) of the k plotted coordinates
     level: float
 
-    def outlines(self) -> Array:
+    def outlines(self, points: int = OUTLINE) -> Array:
         """(e, points, 2) of the ellipses of two coordinates."""
         radius = np.sqrt(special.chdtri(2, 1.0 - self.level))
-        angle = np.linspace(0.0, 2.0 * np.pi, OUTLINE)
+        angle = np.linspace(0.0, 2.0 * np.pi, points)
         circle = np.stack([np.cos(angle), np.sin(angle)])  # (2, p)
         lam, V = np.linalg.eigh(self.cov)
         roots = V * np.sqrt(np.maximum(lam, 0.0))[:, None, :]
@@ -139,8 +149,26 @@ class ScoreEllipses:
 
 def scores_of(estimator: Any, X: Any) -> Array:
     """transform(X) of rows (m, d): (m, q), float64."""
-    X = all_rows(X, estimator).X
-    return np.asarray(bare(inner(estimator)).transform(X), dtype=np.float64)
+    return _scores(estimator, all_rows(X, estimator).X)
+
+
+def _scores(estimator: Any, values: Array) -> Array:
+    return np.asarray(bare(inner(estimator)).transform(values), dtype=np.float64)
+
+
+def score_covariances(estimator: Any, X: Any) -> Iterator[tuple[slice, Array]]:
+    """How sure the scores of rows are: covariances (c, q, q), chunk by chunk.
+
+    None come from an estimator without posteriors.
+    """
+    X, model = all_rows(X, estimator).X, inner(estimator)
+    is_pca = entry_of(model).name == "PCA"
+    for start in range(0, len(X), CHUNK):
+        rows = slice(start, min(start + CHUNK, len(X)))
+        posterior = bare(model).posterior(X[rows]) if hasattr(model, "posterior") else None
+        if not isinstance(posterior, Posterior):
+            return
+        yield rows, np.asarray(_pca_cov(model, X[rows], posterior) if is_pca else posterior.cov)
 
 
 def score_names(estimator: Any, q: int) -> list[str]:
@@ -182,7 +210,7 @@ def score_ellipses(
     cov = np.asarray(cov)[:, at[:, None], at]
     widest = np.argsort(-np.linalg.det(cov) if len(axes) > 1 else -cov[:, 0, 0], kind="stable")
     kept = np.sort(widest[:most])
-    centre = scores_of(estimator, X[incomplete[kept]])[:, axes]
+    centre = _scores(estimator, X[incomplete[kept]])[:, axes]
     return ScoreEllipses(incomplete[kept], centre, cov[kept], level)
 
 

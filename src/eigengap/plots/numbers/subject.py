@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 import eigengap
+from eigengap.fitting.columns.kinds import Kind, Ordinal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.plots.numbers.names import clean, component_names, distinct
-from eigengap.plots.numbers.rows import bare
+from eigengap.plots.numbers.rows import bare, coded_table
 from eigengap.registry import Estimator, entry_of
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import Source, is_dask, library_of, like
 
 
@@ -51,6 +53,9 @@ class Subject:
             )
         wrapped = "" if inner is None else shows.format(inner=_described(inner))
         names = getattr(estimator, "feature_names_in_", None)
+        coded = coded_table(estimator)
+        if coded is not None:
+            names = None if coded.names is None else [coded.names[j] for j in coded.used]
         codes = getattr(estimator, "missing_values", nan)
         if inner is not None and isinstance(codes, float) and codes != codes:
             codes = getattr(inner, "missing_values", nan)
@@ -73,6 +78,12 @@ class Subject:
     @property
     def entry(self) -> Estimator:
         return entry_of(self.bare)
+
+    @property
+    def coded(self) -> CodedTable | None:
+        """How a fit to columns of several kinds reads tables; None of a fit to numbers."""
+        found: CodedTable | None = coded_table(self.given)
+        return found
 
     @property
     def converged(self) -> bool | None:
@@ -143,11 +154,19 @@ class Subject:
             parameters["n_components"] = list(kept) if isinstance(kept, tuple) else int(kept)
         if parameters.get("random_state", 0) is None:
             parameters["random_state"] = seed
+        if self.coded is not None:  # of coded values, whose kinds are known
+            parameters["columns"] = dict(enumerate(kinds_of_codes(self.coded)))
         defaults = type(self.bare)().get_params(deep=False)
         for name in ("verbose", "checkpoint"):
             if name in parameters:
                 parameters[name] = defaults[name]
         return type(self.bare)(**parameters).fit(X)
+
+
+def kinds_of_codes(coded: CodedTable) -> list[Kind]:
+    """The kinds of a table of codes: those of the columns that are used, levels in their order."""
+    kinds = (coded.kinds[j] for j in coded.used)
+    return [Ordinal() if isinstance(kind, Ordinal) else kind for kind in kinds]
 
 
 def public_name(estimator: Any) -> str:

@@ -26,14 +26,25 @@ axes u, and s their standard deviations, the three common ways to share the size
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.plots.numbers.rows import MOST_READ, Look, Table, all_rows, inner, table_of
+from eigengap.plots.numbers.associations import Associations, associations
+from eigengap.plots.numbers.names import names_of
+from eigengap.plots.numbers.rows import (
+    MOST_READ,
+    Look,
+    Table,
+    all_rows,
+    coded_table,
+    inner,
+    table_of,
+)
 from eigengap.plots.numbers.scores import (
     LinearView,
     linear_view,
@@ -54,11 +65,17 @@ LINEAR = 1e-6  # relative to the largest coordinate, which rounding does not rea
 
 
 def correlations(estimator: Any, X: Any = None) -> Array:
-    """Correlation of every column with every component: (d, q); 0 for a constant column."""
+    """Correlation of every column with every component: (d, q); 0 for a constant column.
+
+    Of a fit to columns of several kinds as `associations` has them: NaN for levels without an
+    order.
+    """
+    if coded_table(estimator) is not None:
+        return _associated(estimator, X).r
     table = None if X is None else table_of(X, estimator, most=MOST_READ)
     view = linear_view(estimator)
     if table is not None and table.is_complete:
-        return _sample_correlations(table.X, scores_of(estimator, table.X))
+        return _sample_correlations(table.X, scores_of(estimator, table))
     if view is not None and view.density is not None:
         return _model_correlations(estimator, view, table)
     if table is None:
@@ -68,11 +85,25 @@ def correlations(estimator: Any, X: Any = None) -> Array:
             f"{public_name(estimator)} has kept no covariances: give the table, X, that the "
             "correlations are to be computed from"
         )
-    return _pairwise_correlations(table.X, scores_of(estimator, table.X))
+    return _pairwise_correlations(table.X, scores_of(estimator, table))
 
 
-def variable_contributions(estimator: Any) -> Array:
-    """Share of every column in every component, in per cent: (d, q), columns sum to 100."""
+def _associated(estimator: Any, X: Any) -> Associations:
+    if X is None:
+        raise ValueError(
+            f"this {public_name(estimator)} was fitted to columns of several kinds: give the "
+            "table, X, that their associations with the components are to be computed from"
+        )
+    return associations(estimator, X)
+
+
+def variable_contributions(estimator: Any, X: Any = None) -> Array:
+    """Share of every column in every component, in per cent: (d, q), columns sum to 100.
+
+    X is needed of a fit to columns of several kinds (`associations`).
+    """
+    if coded_table(estimator) is not None:
+        return _associated(estimator, X).contributions
     U = orthonormal_axes(estimator)
     if U is None:
         U = require_linear(estimator, "contributions").L
@@ -89,7 +120,12 @@ def row_contributions(estimator: Any, X: Any) -> Array:
 
 
 def variable_cos2(estimator: Any, X: Any = None) -> Array:
-    """Share of every column's variance along every component: (d, q)."""
+    """Share of every column's variance along every component: (d, q).
+
+    Of levels it is the correlation ratio, the share of the variance of the scores between them.
+    """
+    if coded_table(estimator) is not None:
+        return _associated(estimator, X).r2
     return correlations(estimator, X) ** 2
 
 
@@ -174,30 +210,111 @@ class Biplot:
     """Points and arrows whose inner products are the cells that the components show."""
 
     points: Array  # (m, k)
-    arrows: Array  # (d, k)
+    arrows: Array  # (a, k)
     scaling: Scaling
     factor: Array  # (k,) points are so many times the scores
+    names: tuple[str, ...]  # (a,) of the columns that have arrows
+    levels: Levels | None = None  # of columns that have points
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Levels of columns among the points of a biplot."""
+
+    points: Array  # (L, k) barycentres
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]  # (L,) the column of each
+    names: tuple[str, ...]  # (L,) the level alone
+    weight: Array  # (L,)
+    cov: Array  # (L, k, k) of the rows of the level
+    cov_barycentre: Array  # (L, k, k)
 
 
 def biplot_numbers(
-    estimator: Any, X: Any, axes: tuple[int, ...] = (0, 1), scaling: Scaling = "rows"
+    estimator: Any,
+    X: Any,
+    axes: tuple[int, ...] = (0, 1),
+    scaling: Scaling = "rows",
+    categories: bool | Sequence[str] = True,
 ) -> Biplot:
-    """Points of rows and arrows of columns along some components (positions)."""
+    """Points of rows and arrows of columns along some components (positions).
+
+    Of columns of several kinds the levels of those without an order have points, and others arrows,
+    for the Gaussian variable behind them; `categories` names the columns whose levels have points.
+    """
     if scaling not in get_args(Scaling):
         raise ValueError(f'scaling must be "rows", "columns" or "symmetric", got {scaling!r}')
     view = require_linear(estimator, "biplot")
-    T = scores_of(estimator, X)[:, axes]
-    L = view.L[:, axes]
-    length = np.sqrt(np.sum(L**2, axis=0))
+    table = all_rows(X, estimator)
+    T = scores_of(estimator, table)[:, axes]
+    L, names, levels = view.L[:, axes], tuple(names_of(estimator)), None
+    if (coded := coded_table(estimator)) is not None:
+        found = associations(estimator, table)
+        with_points = _with_points(found, categories)
+        with_arrow = [
+            k
+            for k, kind in enumerate(coded.columns.kinds)
+            if kind.width == 1 and found.columns[k] not in with_points
+        ]
+        first = np.cumsum([0, *coded.columns.widths])[with_arrow]
+        L, names = L[first], tuple(found.columns[k] for k in with_arrow)
+        levels = _levels_of(found, with_points, axes)
+    length = np.sqrt(np.sum(view.L[:, axes] ** 2, axis=0))
     length = np.where(length > 0.0, length, 1.0)
     t, u = T * length, L / length
-    if view.density is not None:
+    if view.density is not None and coded is None:
         s = np.sqrt(np.diagonal(view.covariances()[1]))[list(axes)] * length
     else:
         s = np.std(t, axis=0, ddof=1) if len(t) > 1 else np.ones(t.shape[1])
     s = np.where(s > 0.0, s, 1.0)
     power = {"rows": 0.0, "columns": 1.0, "symmetric": 0.5}[scaling]
-    return Biplot(t / s**power, u * s**power, scaling, length / s**power)
+    factor = length / s**power
+    if levels is not None:
+        levels = _scaled(levels, factor)
+    return Biplot(t / s**power, u * s**power, scaling, factor, names, levels)
+
+
+def _with_points(found: Associations, categories: bool | Sequence[str]) -> list[str]:
+    """The columns whose levels have points."""
+    if isinstance(categories, bool):
+        kinds = zip(found.columns, found.kinds, strict=True)
+        return [name for name, kind in kinds if categories and kind in ("binary", "nominal")]
+    asked = [categories] if isinstance(categories, str) else list(categories)
+    for name in asked:
+        if name not in found.categories.column:
+            raise ValueError(f"categories={asked!r}: {name!r} is no column with levels of the fit")
+    return asked
+
+
+def _levels_of(found: Associations, columns: list[str], axes: tuple[int, ...]) -> Levels | None:
+    own = found.categories
+    at = [
+        i
+        for i, name in enumerate(own.column)
+        if name in columns and np.isfinite(own.coordinates[i]).all()
+    ]
+    if not at:
+        return None
+    pair, labels = list(axes), own.labels
+    return Levels(
+        points=own.coordinates[at][:, pair],
+        labels=tuple(labels[i] for i in at),
+        columns=tuple(own.column[i] for i in at),
+        names=tuple(own.level[i] for i in at),
+        weight=own.weight[at],
+        cov=own.cov[at][:, pair][:, :, pair],
+        cov_barycentre=own.cov_barycentre[at][:, pair][:, :, pair],
+    )
+
+
+def _scaled(levels: Levels, factor: Array) -> Levels:
+    square = np.outer(factor, factor)
+    return replace(
+        levels,
+        points=levels.points * factor,
+        cov=levels.cov * square,
+        cov_barycentre=levels.cov_barycentre * square,
+    )
 
 
 # Columns of the report -------------------------------------------------------------------------
@@ -262,7 +379,7 @@ def _among_scores(subject: Subject, table: Table) -> Array:
         sd = np.sqrt(np.diagonal(cov))
         scale = np.outer(sd, sd)
         return np.asarray(cov / np.where(scale > 0, scale, 1.0))
-    T = scores_of(subject.bare, table.X)
+    T = scores_of(subject.bare, table)
     if table.is_complete:
         return _correlation(T)
     return np.array([_correlation(T[rows]) for rows in ~np.isnan(table.X).T])

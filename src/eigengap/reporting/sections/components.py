@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ TITLE = "How many components"
 
 def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
     """What the criteria choose for the rows that are shown; None where that means nothing."""
-    if not subject.entry.noise or look.n_columns < 2:
+    if not subject.entry.noise or look.n_columns < 2 or subject.coded is not None:
         return None
     criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
     if not look.missing.cells or look.X.size <= SMALL:
@@ -63,6 +64,8 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
     gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows
+    if subject.coded is not None:
+        found = replace(found, what="explained variance of the variables behind the columns")
     words = [_on_share(found), *_on_choice(subject, choice, look)]
     if gap is not None:
         words.append(f"The largest eigengap is {gap}.")
@@ -87,6 +90,8 @@ def largest_gap(found: Eigenvalues, choice: RankChoice | None) -> Gap | None:
 
 def _whole(found: Eigenvalues) -> str:
     """What the shares are of."""
+    if "behind" in found.what:
+        return "the variance of the Gaussian variables behind the columns"
     return "the variance" if "variance" in found.what else "the sum of the eigenvalues"
 
 

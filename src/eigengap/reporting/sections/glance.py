@@ -110,7 +110,7 @@ def _warnings(
 
 def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]:
     """Columns of very different size, which an unscaled fit takes for importance."""
-    if not _depends_on_units(subject) or look.n_columns < 2:
+    if not _depends_on_units(subject) or look.n_columns < 2 or subject.coded is not None:
         return []
     sd = look.sd[look.sd > 0]
     if len(sd) < 2 or sd.max() / sd.min() < FAR_APART:

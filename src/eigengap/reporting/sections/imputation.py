@@ -8,6 +8,7 @@ from eigengap.plots.numbers.missing import LEVEL, REACH, HeldOut, held_out
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
+from eigengap.reporting.sections import imputation_kinds
 from eigengap.reporting.specs import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, p_is, percent, whole
 from eigengap.runtime.warnings import silence
@@ -26,6 +27,8 @@ def section(
     if not subject.imputes:
         why = f"{subject.kind} has no model of the values, so that it imputes none."
         return Section("imputation", TITLE, left_out=why)
+    if subject.coded is not None:
+        return imputation_kinds.section(subject, look, names, rows, seed)
     found = held_out(subject, look, seed)
     grids = _least_certain(subject, look, names, rows)
     if isinstance(found, str):

@@ -62,15 +62,19 @@ def together(X: Array) -> tuple[tuple[int, ...], int]:
     return (), 0
 
 
-def differences(X: Array) -> list[Difference]:
-    """Evidence against values missing completely at random, the largest first."""
+def differences(X: Array, numbers: list[int] | None = None) -> list[Difference]:
+    """Evidence against values missing completely at random, the largest first.
+
+    Means are compared of the columns that are `numbers`, of all by default.
+    """
     observed = ~np.isnan(X)
+    has_mean = np.isin(np.arange(X.shape[1]), range(X.shape[1]) if numbers is None else numbers)
     zeroed = np.where(observed, X, 0.0)
     found = []
     for j_missing in np.flatnonzero((~observed).any(axis=0)):
         groups = (~observed[:, j_missing], observed[:, j_missing])  # of rows: missing, observed
         counts = np.array([observed[rows].sum(axis=0) for rows in groups])
-        enough = np.all(counts >= FEWEST_ROWS, axis=0)
+        enough = np.all(counts >= FEWEST_ROWS, axis=0) & has_mean
         enough[j_missing] = False
         if not enough.any():
             continue
@@ -92,7 +96,7 @@ def differences(X: Array) -> list[Difference]:
     return sorted(found, key=lambda one: (-abs(one.size), one.incomplete, one.other))
 
 
-def section(look: Look, names: tuple[str, ...]) -> Section:
+def section(look: Look, names: tuple[str, ...], numbers: list[int] | None = None) -> Section:
     """The section, in few words where nothing is missing."""
     n, d, missing = look.n_rows, look.n_columns, look.missing
     if missing.cells == 0:
@@ -114,7 +118,7 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         words.append(
             f"Nothing was observed of {count(missing.empty_rows, 'row')}; they change no estimate."
         )
-    words += _on_patterns(look, names) + _on_differences(look, names)
+    words += _on_patterns(look, names) + _on_differences(look, names, numbers)
     figures = (_per_column(look, names, touched),) if len(touched) > 1 else ()
     grids: Any = {"beside" if figures else "grids": _patterns(look, names)}
     return Section("missing", TITLE, words=tuple(words), figures=figures, verdict=summary, **grids)
@@ -133,8 +137,8 @@ def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _on_differences(look: Look, names: tuple[str, ...]) -> list[str]:
-    found = differences(look.X)
+def _on_differences(look: Look, names: tuple[str, ...], numbers: list[int] | None) -> list[str]:
+    found = differences(look.X, numbers)
     assumption = (
         "The fit assumes that values are missing at random: whether a value is observed may "
         "depend on the observed values, not on itself. The data alone cannot test this assumption."

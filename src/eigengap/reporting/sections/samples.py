@@ -18,6 +18,7 @@ from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.numbers.outliers import RowDistances
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.scores import Scores
+from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting.specs import Section, column, rounded
 from eigengap.reporting.words import count, percent, whole
 from eigengap.runtime.hashing import row_hashes
@@ -40,6 +41,28 @@ class Samples:
     features_note: str
     caption: str
     glance: str
+
+
+def numeric_features(subject: Subject, look: Look) -> list[int]:
+    """Features that are numbers, not text or truth values."""
+    coded = subject.coded
+    if coded is None:
+        return list(range(look.n_columns))
+    return [k for k, j in enumerate(coded.used) if not coded.schema.columns[j].levels]
+
+
+def level_labels(subject: Subject, look: Look, names: tuple[str, ...]) -> tuple[Label, ...]:
+    """Features that are levels, in the caller's words."""
+    coded = subject.coded
+    if coded is None:
+        return ()
+    found = []
+    for k, j in enumerate(coded.used):
+        own = coded.schema.columns[j]
+        if own.levels:
+            cells = look.X[:, k].tolist()
+            found.append(Label(names[k], tuple(None if x != x else own.level(x) for x in cells)))
+    return tuple(found)
 
 
 def row_names(look: Look, labels: tuple[Label, ...]) -> list[str]:
@@ -96,12 +119,14 @@ def samples(
     weight: Array,
     given: Colour | None,
     start: str,
+    numbers: list[int],
 ) -> Samples:
-    """All that the section on rows needs."""
-    label_names = distinct([*names, *(label.name for label in labels)])[len(names) :]
-    shown = _embedded(look, weight)
-    if start in names:  # asked for, and hence at hand
-        shown = sorted({*shown, names.index(start)})
+    """All that the section on rows needs; `numbers` are the features that have a mean."""
+    plain = [names[j] for j in numbers]
+    label_names = distinct([*plain, *(label.name for label in labels)])[len(plain) :]
+    shown = [j for j in _embedded(look, weight) if j in set(numbers)]
+    if start in plain:  # asked for, and hence at hand
+        shown = sorted({*shown, numbers[plain.index(start)]})
     named = [Label(name, label.values) for name, label in zip(label_names, labels, strict=True)]
     colours = _colours(named, scores, given)
     missing = np.isnan(look.X).sum(axis=1)
@@ -143,9 +168,9 @@ def samples(
         on_rows = f"{whole(len(look.at))} of {size} {drawn}"
     words = [on_rows, scores.how, _on_separation(scores, colours)]
     features_note = ""
-    if len(shown) < look.n_columns:
+    if len(shown) < len(numbers):
         features_note = (
-            f"The {whole(len(shown))} of {whole(look.n_columns)} columns that the components show "
+            f"The {whole(len(shown))} of {whole(len(numbers))} columns that the components show "
             "best are at hand here."
         )
     note = "Each point is a row."

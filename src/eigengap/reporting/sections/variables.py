@@ -34,6 +34,8 @@ def weights(found: Variables | None, look: Look, subject: Subject) -> Array:
     """(d,) by which the columns are ranked where not all can be shown."""
     if found is not None:
         return found.cos2
+    if subject.coded is not None:
+        return np.ones(look.n_columns)
     if subject.mixture is not None:
         return np.asarray(_profiles(subject, look).std(axis=0))
     return np.ones(look.n_columns)
@@ -60,10 +62,10 @@ def section(
             "correlations show which columns vary with them.",
         )
     words.append(_on_poor(found, names))
-    figures = [_circle(found, names) if q > 1 else _only_axis(found, names)]
+    figures = [circle(found, names) if q > 1 else only_axis(found, names)]
     if found.contributions is not None:
         figures += [
-            _contributions(found.contributions[:, k], found.axes[k], k, names)
+            contributions(found.contributions[:, k], found.axes[k], k, names)
             for k in range(min(q, 2))
         ]
     figures.append(_cos2(found.cos2, names))
@@ -134,7 +136,7 @@ def _table(found: Variables, names: tuple[str, ...]) -> Grid:
 # Charts ----------------------------------------------------------------------------------------
 
 
-def _circle(found: Variables, names: tuple[str, ...]) -> Figure:
+def circle(found: Variables, names: tuple[str, ...]) -> Figure:
     """Correlations with the first two components, as arrows."""
     r, length = found.r[:, :2], found.shown(2)
     order = np.argsort(-length, kind="stable")[:MOST_ARROWS]
@@ -240,7 +242,7 @@ def _outside(tips: Array, heights: Array) -> Array:
     return np.asarray(found)
 
 
-def _only_axis(found: Variables, names: tuple[str, ...]) -> Figure:
+def only_axis(found: Variables, names: tuple[str, ...]) -> Figure:
     """Correlations with the only component, as bars."""
     r, axis = found.r[:, 0], found.axes[0]
     order = np.argsort(-np.abs(r), kind="stable")[:MOST_LINES]
@@ -256,7 +258,7 @@ def _only_axis(found: Variables, names: tuple[str, ...]) -> Figure:
     )
 
 
-def _contributions(part: Array, axis: str, k: int, names: tuple[str, ...]) -> Figure:
+def contributions(part: Array, axis: str, k: int, names: tuple[str, ...]) -> Figure:
     """The columns that make up component k, `part` per cent each."""
     order = np.argsort(-part, kind="stable")
     shown, d, even = order[:MOST_BARS], len(part), 100.0 / len(part)
