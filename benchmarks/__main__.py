@@ -30,6 +30,7 @@ TITLES = {
     "bayesian": "Bayesian PCA",
     "mixture": "Mixtures of PPCA",
     "imputation": "Filling hidden cells",
+    "mixed": "Columns of every kind",
     "calibration": "Intervals of filled cells",
     "intervals": "Confidence intervals of loadings and variances",
     "rank": "How many components",

@@ -106,7 +106,21 @@ def _filling(n: int, d: int, folder: Path) -> list[Row]:
     truth = _write_table(n, d, folder / "in.csv")
     ours_at = folder / "ours.csv"
     ours = _seconds(
-        (*EIGENGAP, "impute", "in.csv", "--id", "id", "-k", "5", "-o", "ours.csv", "-q"), folder
+        (
+            *EIGENGAP,
+            "impute",
+            "in.csv",
+            "-m",
+            "ppca",
+            "--id",
+            "id",
+            "-k",
+            "5",
+            "-o",
+            "ours.csv",
+            "-q",
+        ),
+        folder,
     )
     error = _error(ours_at, truth)
     size = (folder / "in.csv").stat().st_size / 1e6

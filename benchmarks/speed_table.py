@@ -290,7 +290,8 @@ CHOSEN = (
         CSV,
         "filled, end to end",
         "R pcaMethods",
-        "`eigengap impute` of a CSV file, 100 000 × 50, 10 % missing, whole process, equal error",
+        "`eigengap impute -m ppca` of a CSV file, 100 000 × 50, 10 % missing, "
+        "whole process, equal error",
         "a CSV file filled, 100 000 × 50",
     ),
     Chosen(
