@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.stamp-cli  ## fit the shipped table, fill its 16 gaps, write report.html
+demo: $(VENV)/.stamp-cli  ## fit the shipped table, impute its 16 missing values, write report.html
 	@$(BIN)/eigengap demo --force
 
 test: $(VENV)/.stamp-test  ## style, types, import rules, doctests, tests; numbers on other BLAS kernels too

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -20,15 +21,22 @@ from tests.kernels import described
 REQUIRE_ALL = bool(os.environ.get("EIGENGAP_REQUIRE_ALL"))
 
 
+DEBIAN = {  # packages that bring those of R
+    "pcaMethods": "r-bioc-pcamethods",
+    "FactoMineR": "r-cran-factominer",
+    "psych": "r-cran-psych",
+}
+
+
 @cache
-def why_no_r() -> str | None:
-    """Why R with pcaMethods cannot be used here; None where it can."""
+def why_no_r(package: str = "pcaMethods") -> str | None:
+    """Why R with this package cannot be used here; None where it can."""
     if shutil.which("Rscript") is None:
-        return "Rscript is not installed (Debian: apt install r-base-core r-bioc-pcamethods)"
-    asks = 'quit(status = !requireNamespace("pcaMethods", quietly = TRUE))'
+        return f"Rscript is not installed (Debian: apt install r-base-core {DEBIAN[package]})"
+    asks = f'quit(status = !requireNamespace("{package}", quietly = TRUE))'
     answer = subprocess.run(["Rscript", "-e", asks], capture_output=True, check=False)
     if answer.returncode != 0:
-        return "R lacks the package pcaMethods (Debian: apt install r-bioc-pcamethods)"
+        return f"R lacks the package {package} (Debian: apt install {DEBIAN[package]})"
     return None
 
 
@@ -52,6 +60,12 @@ def why_no_browser() -> str | None:
     return None
 
 
+def pytest_configure() -> None:
+    # A shell lets its background jobs, and all that they start, ignore Ctrl-C: tests send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_report_header() -> str:
     return described()
 
@@ -60,7 +74,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("slow") and not REQUIRE_ALL:
         pytest.skip("slow: runs with `make test-all`")
     for marker, why_not in (("needs_r", why_no_r), ("needs_browser", why_no_browser)):
-        reason = why_not() if item.get_closest_marker(marker) else None
+        found = item.get_closest_marker(marker)
+        reason = why_not(*found.args) if found else None
         if reason and REQUIRE_ALL:
             pytest.fail(f"EIGENGAP_REQUIRE_ALL is set, but {reason}", pytrace=False)
         if reason:

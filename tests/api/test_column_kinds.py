@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ import pytest
 from scipy.stats import gamma, norm
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import eigengap as eg
 from eigengap import LowRankImputer, columns
 from eigengap.columns import Bounded, Continuous, Count, Ordinal
-from eigengap.exceptions import UnsavableError
+from eigengap.exceptions import DataError, UnsavableError
 
 N = 150
 LEVELS = ["p", "q", "r"]
@@ -122,6 +122,43 @@ def test_every_column_of_pandas_comes_back_in_its_type(imputer, X):
     pd.testing.assert_frame_equal(found.iloc[:, USED:], X.iloc[:, USED:])  # as they are
 
 
+EMPTY = {
+    "NaN of pandas": lambda T, name: T.assign(**{name: np.nan}),
+    "None of pandas": lambda T, name: T.assign(**{name: pd.Series([None] * len(T), dtype=object)}),
+    "polars": lambda T, name: pl.from_pandas(T).with_columns(pl.lit(None).alias(name)),
+    "pyarrow": lambda T, name: pa.table(
+        {c: pa.nulls(len(T)) if c == name else pa.array(T[c].to_numpy()) for c in T}
+    ),
+}
+
+
+@pytest.mark.parametrize("library", EMPTY)
+@pytest.mark.parametrize("name", ["number", "whole", "text", "truth"])
+def test_a_column_of_new_rows_in_which_nothing_is_known_is_imputed(library, name):
+    """Its type says nothing: floating point in pandas, null elsewhere."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=60)
+    T = pd.DataFrame(
+        {
+            "number": z + 0.3 * rng.normal(size=60),
+            "whole": np.round(50 * z).astype(int),
+            "text": np.where(z > 0.2, "yes", "no").astype(object),
+            "truth": z < 0.1,
+        }
+    )
+    model = eg.PPCA(1, columns="auto").fit(T)
+    new = EMPTY[library](T.head(5), name)
+    found = model.impute(new)
+    assert type(found) is type(new)
+    cells = found[name].to_pylist() if library == "pyarrow" else list(found[name])
+    known = T.head(5).astype(object)
+    known[name] = None
+    expected = list(model.impute(known)[name])
+    for cell, x in zip(cells, expected, strict=True):
+        assert cell == x or cell == pytest.approx(x)
+    assert not any(isinstance(x, Decimal) for x in expected)
+
+
 def test_a_table_of_polars(X):
     plain = X.drop(columns=["stage", "length"]).astype({"truth": "boolean", "text": "string"})
     table = pl.from_pandas(plain).with_columns(
@@ -189,6 +226,15 @@ def test_names_that_are_numbers_and_an_index_of_repeated_labels(X):
     found = imputer.impute(table)
     assert found.columns.tolist() == [10, 20, 30]
     assert not found.isna().any(axis=None)
+
+
+def test_a_number_that_is_the_name_of_one_column_and_the_position_of_another_is_refused(X):
+    table = X[["real", "skewed", "text"]].set_axis([1, 2, 3], axis=1)
+    with pytest.raises(DataError, match="names 1, which is the name of one column"):
+        LowRankImputer(n_components=1, columns={1: "ignored"}).fit(table)
+    same = table.set_axis([0, 1, 2], axis=1)
+    found = LowRankImputer(n_components=1, columns={1: "ignored"}).fit(same)
+    assert found.kinds_[1] == "ignored"
 
 
 def test_kinds_by_name_position_word_class_and_value(X):
@@ -455,8 +501,27 @@ def test_levels_that_a_model_file_cannot_hold_are_named(X, tmp_path):
     few = X[["real", "skewed"]].assign(part=pd.cut(X["percent"], 3))
     imputer = LowRankImputer(n_components=1, columns="auto").fit(few)
     _assert_same(imputer, pickle.loads(pickle.dumps(imputer)), few)
-    with pytest.raises(UnsavableError, match=r"pandas\.Interval"):
+    with pytest.raises(UnsavableError, match=r"Interval, and a model file"):
         eg.save(imputer, tmp_path / "mixed.egap")
+
+
+def test_dates_that_are_text_are_left_out_unless_they_are_asked_for(tmp_path):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=60)
+    year = [f"{1990 + i}-01-01" for i in np.argsort(np.argsort(z)) // 10]
+    table = pd.DataFrame({"a": z, "b": z + 0.3 * rng.normal(size=60), "year": year})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    for X in (table, tmp_path / "table.csv", pl.from_pandas(table)):
+        model = eg.PPCA(1, columns="auto").fit(X)
+        assert model.kinds_["year"] == "ignored"
+        assert "its text is dates or times" in str(model.summary())
+    assert eg.overview(table).columns[2].kind == "ignored"
+    later = table.assign(year="2026-11-18")  # no level of the fit, and no matter
+    assert (model.impute(later)["year"] == "2026-11-18").all()
+    named = eg.PPCA(1, columns={"year": "nominal"}).fit(table)
+    assert named.kinds_["year"] == "nominal"
+    levels = eg.PPCA(1, columns="auto").fit(table.astype({"year": "category"}))
+    assert levels.kinds_["year"] == "nominal"
 
 
 def test_columns_of_arrow_in_pandas(X):
@@ -488,7 +553,7 @@ def test_how_it_shows_itself(imputer):
     assert "4 continuous" not in text  # three: percent is bounded, visits are counts
     assert "3 continuous" in text
     assert 'column "id": 150 different values in 150 rows are names, not levels' in text
-    assert "MixedTable" not in text
+    assert "CodedTable" not in text
     assert "nominal" in imputer._repr_html_()
 
 
@@ -562,21 +627,3 @@ def test_codes_for_missing_values_in_numbers(X):
     two = LowRankImputer(n_components=1, columns="auto").fit(few)
     assert one.levels_["level"] == (-999, 1)
     pd.testing.assert_frame_equal(one.impute(coded), two.impute(few))
-
-
-def test_a_fit_that_is_cut_short_says_so(monkeypatch):
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=120)
-    table = pd.DataFrame(
-        {
-            "a": z + 0.3 * rng.normal(size=120),
-            "b": np.exp(z + 0.3 * rng.normal(size=120)),
-            "c": np.where(z + 0.3 * rng.normal(size=120) > 0, "yes", "no"),
-            "d": np.digitize(z + 0.3 * rng.normal(size=120), [-1, 0, 1]),
-        }
-    ).mask(rng.random((120, 4)) < 0.1)
-    whole = eg.LowRankImputer(n_components=1, columns="auto").fit(table)
-    assert whole.n_iter_ > 1
-    monkeypatch.setattr("eigengap.estimators.imputer.COLUMN_STEPS", 1)
-    with pytest.warns(ConvergenceWarning, match="stopped after"):
-        eg.LowRankImputer(n_components=1, columns="auto").fit(table)

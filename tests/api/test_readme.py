@@ -16,8 +16,14 @@ PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), 
 
 def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, met, more, large = PYTHON
+    any_table, code, met, more, large = PYTHON
     shown: dict[str, np.ndarray] = {}
+    exec(any_table, shown)
+    said, printed = any_table.splitlines()[-1].removeprefix("# "), capsys.readouterr().out.strip()
+    share, rest = said.split("%")
+    assert printed.endswith(rest)
+    # Of 100 diagnoses one may be as probable as not: rounding decides it.
+    assert abs(int(share) - int(printed.split("%")[0])) <= 1
     exec(code, shown)
     X = shown["X"]
     gone = np.isnan(X)

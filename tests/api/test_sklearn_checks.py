@@ -140,11 +140,19 @@ def listed_by_default():
         for kind in ESTIMATORS
         for estimator, check in yielded(made(kind))
     ]
-    return defaults + [
-        pytest.param(estimator, check, id=f"{type(estimator).__name__}-student-{label(check)}")
-        for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
-        for estimator, check in yielded(kind(1, distribution="student", tol=1e-8))
-    ]
+    return (
+        defaults
+        + [
+            pytest.param(estimator, check, id=f"{type(estimator).__name__}-student-{label(check)}")
+            for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
+            for estimator, check in yielded(kind(1, distribution="student", tol=1e-8))
+        ]
+        + [
+            pytest.param(estimator, check, id=f"{type(estimator).__name__}-columns-{label(check)}")
+            for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
+            for estimator, check in yielded(kind(1, columns="auto", tol=1e-8))
+        ]
+    )
 
 
 def left_out_by_default():

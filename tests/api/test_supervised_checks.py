@@ -91,6 +91,24 @@ def test_check_that_is_not_run_by_default(kind, check):
     check(kind.__name__, kind())
 
 
+# Without components a fit has one maximum, which rows and their weights reach alike.
+BEHIND_COLUMNS = [PPCAClassifier(0, columns="auto")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(estimator, check, id=f"{type(estimator).__name__}-columns-{label(check)}")
+        for own in BEHIND_COLUMNS
+        for estimator, check in estimator_checks_generator(own)
+        if not name_of(check).startswith("check_array_api")
+    ],
+)
+def test_check_with_columns_of_several_kinds(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 def test_the_left_out_checks_are_found(kind):
     found = {name_of(check) for check in not_yielded(kind)}

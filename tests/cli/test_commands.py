@@ -159,7 +159,7 @@ def test_what_stands_for_missing_is_remembered_by_the_model(folder: Path) -> Non
 
 
 def test_impute_in_one_go_is_fit_and_impute(model: Path) -> None:
-    once = call("impute", "table.csv", "-k", "2")
+    once = call("impute", "table.csv", "-m", "ppca", "-k", "2")
     twice = call("impute", "table.csv", "--model", "m.egap")
     assert once.code == twice.code == 0
     assert once.out == twice.out

@@ -91,23 +91,19 @@ def test_names_that_are_formulas_are_made_harmless_and_numbers_are_not_touched(f
             ['"a" holds text in row 41 ("?")', '--na "?"'],
         ),
         (
-            as_csv([[f"n{k}", *row[1:]] for k, row in enumerate(cells())]), 5,
-            ['"a" holds text in rows 1, 2, 3 and 37 more ("n0")', "--ignore a"],
+            as_csv([[f"{k} kg", *row[1:]] for k, row in enumerate(cells())]), 5,
+            ['"a" holds text in rows 1, 2, 3 and 37 more ("0 kg")', "--ignore a"],
         ),
         (  # only the first rows are looked at, and the count says so
-            as_csv([[f"n{k}", *row[1:]] for k, row in enumerate(cells() * 40)]), 5,
-            ['"a" holds text in rows 1, 2, 3 and 997 more of the first 1000 ("n0")'],
+            as_csv([[f"{k} kg", *row[1:]] for k, row in enumerate(cells() * 40)]), 5,
+            ['"a" holds text in rows 1, 2, 3 and 997 more of the first 1000 ("0 kg")'],
         ),
         (
             as_csv([*(cells() * 30), ["x y", "1", "2", "3"]]), 5,
             ["line 1202", '--na "x y"', "--ignore"],
         ),
         (as_csv([*cells(), ["inf", "1", "2", "3"]]), 5, ["inf at row 41", '"a"']),
-        (
-            as_csv([["", *row[1:]] for row in cells()]),
-            5,
-            ['observed in column "a"', "--ignore a\n"],
-        ),
+        (as_csv([["", ""] for _ in cells()], ["a", "b"]), 5, ['used: "a" (no value), "b"']),
         (as_csv([['"1,5"', *row[1:]] for row in cells()]), 5, ["decimal comma", "semicolons"]),
         (b"", 4, ["it is empty"]),
         (b"a,b\n", 4, ["no rows"]),

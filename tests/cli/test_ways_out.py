@@ -95,11 +95,12 @@ def test_a_column_of_percentages_is_not_only_to_be_left_out(folder: Path) -> Non
     such as 12A, which are no numbers with units, are text."""
     table([[f"{i}%", f"{i}A", *row[2:]] for i, row in enumerate(cells(share=0.0))])
     ran = call(*FIT)
-    first, second = ran.err.splitlines()[:2]
+    (first,) = ran.err.splitlines()
     assert re.search(
         r"looks like a percentage: write .* Or leave the column out: --ignore a$", first
     )
-    assert second.strip().endswith("Leave it out: --ignore b")
+    mended = call(*FIT, "--ignore", "a")
+    assert "set aside: b (identifier)" in mended.err
 
 
 CODES = ["Integra", "535i", "626", "Legend", "90", "Riviera", "LeSabre", "Century"]
@@ -123,8 +124,9 @@ def options_of(err: str) -> list[str]:
 @pytest.mark.parametrize(
     "kinds",
     [
-        *([kind] for kind in TEXTS if kind != "clothed"),  # whose 1_000 is to be written anew
-        ["names", "codes"],
+        # Whose 1_000 is to be written anew, and texts that are used or set aside.
+        *([kind] for kind in TEXTS if kind not in ("clothed", "names", "codes", "mixed")),
+        ["names", "percent"],
         ["codes", "units"],
         ["missing", "clothed"],
         ["glued", "mixed", "percent"],
@@ -151,9 +153,9 @@ def test_the_options_of_the_last_line_lead_on_when_run_as_printed(
 def test_one_code_among_names_is_no_number_with_a_unit(folder: Path) -> None:
     """As the models of cars: most are words, a few are numbers, and one is 535i."""
     table([[*row, TEXTS["codes"](i)] for i, row in enumerate(cells(share=0.0))], [*NAMES, "Model"])
-    ran = call(*FIT)
-    assert "looks like" not in ran.err
-    assert "among numbers. Mend them, or leave it out: --ignore Model\n" in ran.err
+    ran = call(*FIT, "-m", "pca")
+    assert ran.code == 0
+    assert "set aside: Model (text)\n" in ran.err
     rows = [[*row, TEXTS["codes"](i + 1)] for i, row in enumerate(cells(share=0.0))]
     table(rows, [*NAMES, "Model"])
     with pytest.raises(ValueError, match="535i") as caught:
@@ -272,20 +274,18 @@ def test_more_steps_are_ten_times_those_that_were_used(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["fit", "impute", "rank", "compare"])
-def test_empty_columns_are_told_with_the_option_that_leaves_them_out(
-    folder: Path, command: str
-) -> None:
-    """To be copied, whatever the name."""
+def test_empty_columns_are_set_aside_and_named(folder: Path, command: str) -> None:
     names = ["a", "my, col", "c", "d", "n" * 70]
     rows = [[row[0], "", *row[2:], ""] for row in cells()]
     table(rows, ["a", '"my, col"', "c", "d", names[-1]])
-    ran = call(command, "t.csv")
-    assert ran.code == 5
-    assert "no value is observed in columns" in ran.err
-    options = shlex.split(ran.err.rstrip().partition("Leave them out: ")[2])
-    assert options[0] == "--ignore"
-    mended = call(command, "t.csv", *options)
-    assert mended.code == 0, mended.err
+    ran = (
+        call(command, "t.csv", "--json", "-o", "out.csv")
+        if command == "impute"
+        else call(command, "t.csv", "--json")
+    )
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["set_aside"] == {names[1]: "no value", names[4]: "no value"}
+    assert 'set aside: "my, col", ' in ran.err
 
 
 @pytest.mark.parametrize("scale", ["--scale", "--no-scale"])

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GUIDE = [*sorted((DOCS / "guide").rglob("*.md")), DOCS / "columns.md"]
+GUIDE = [*sorted((DOCS / "guide").rglob("*.md")), DOCS / "columns.md", DOCS / "mixed-data.md"]
 # What Sphinx generates is not in the repository; its own build checks the links between those.
 PAGES = [
     ROOT / "README.md",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import IsolationForest
 
-from eigengap import LowRankImputer
+import eigengap as eg
+from eigengap import PPCA, FactorAnalysis, LowRankImputer
 from eigengap.columns import Binary, Bounded, Continuous, Count, Ignored, Ordinal
 from eigengap.exceptions import DataError, InfiniteCellError, UnknownLevelError
 
@@ -157,7 +162,7 @@ def test_text_is_ordinal_only_with_an_order():
 )
 def test_what_is_no_kind(kind):
     with pytest.raises(
-        ValueError, match=r'the kind of column "x" is .* one of continuous, positive'
+        ValueError, match=r'the kind of column "x" is .* one of continuous, .*positive'
     ):
         _fit(_table(), {"x": kind})
 
@@ -242,36 +247,49 @@ def test_tables_that_are_none():
         _fit(X.iloc[:0])
     with pytest.raises(ValueError, match="Expected 2D array"):
         _fit(np.zeros(4))
+    with pytest.raises(FileNotFoundError, match=r"no_table\.csv"):
+        _fit("no_table.csv")
     with pytest.raises(ValueError, match="dense"):
-        _fit(scipy.sparse.csr_array(np.eye(4)))
-    with pytest.raises(ValueError, match="in memory"):
-        _fit("table.csv")
+        LowRankImputer(columns={0: "positive"}).fit(scipy.sparse.csr_array(np.eye(4)))
     with pytest.raises(ValueError, match="collect"):
         _fit(pl.from_pandas(X).lazy())
     with pytest.raises(ValueError, match="every column is ignored"):
         _fit(pd.DataFrame({"id": [f"row {i}" for i in range(50)]}))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("integers", "keep"), ("bounds", "data"), ("estimator", "thorough"), ("add_indicator", True)],
-)
-def test_parameters_of_numeric_tables(name, value):
-    with pytest.raises(ValueError, match=f'{name} goes with columns="numeric"'):
-        _fit(_table(), **{name: value})
+@pytest.mark.parametrize("parameters", [{"integers": ["size"]}, {"bounds": {"size": (0, 1)}}])
+def test_rounding_and_bounds_are_for_numbers(parameters):
+    with pytest.raises(ValueError, match='names column "size", which holds no numbers'):
+        LowRankImputer(n_components=1, **parameters).fit(_table())
 
 
-def test_a_numeric_imputer_knows_no_levels():
-    imputer = LowRankImputer(n_components=1).fit(_table()[["x", "income", "share"]])
-    with pytest.raises(ValueError, match="knows no levels"):
-        imputer.level_probabilities(_table()[["x", "income", "share"]])
-    assert not hasattr(imputer, "kinds_")
-    assert not hasattr(imputer, "levels_")
+class _OfNumbers(BaseEstimator):
+    def fit(self, X):
+        raise AssertionError("refused before")
+
+    def impute(self, X):
+        raise AssertionError("never fitted")
+
+
+def test_estimators_that_cannot_take_levels():
+    with pytest.raises(TypeError, match="takes numbers only"):
+        LowRankImputer(_OfNumbers()).fit(_table())
+    with pytest.raises(ValueError, match="several estimators"):
+        LowRankImputer([PPCA(1), PPCA(2)]).fit(_table())
+    with pytest.raises(ValueError, match="scale of its own"):
+        LowRankImputer(scale=False).fit(_table())
+
+
+def test_gaussian_numbers_have_no_levels():
+    table = _table()[["x", "income", "share"]]
+    imputer = LowRankImputer(n_components=1, columns="numeric").fit(table)
+    assert imputer.level_probabilities(table) == imputer.levels_ == {}
+    assert imputer.kinds_ == dict.fromkeys(table.columns, "gaussian")
 
 
 def test_text_is_refused_without_columns():
     with pytest.raises(ValueError, match='"size"'):
-        LowRankImputer().fit(_table())
+        LowRankImputer(columns="numeric").fit(_table())
 
 
 def test_weights_that_do_not_fit():
@@ -279,3 +297,209 @@ def test_weights_that_do_not_fit():
         LowRankImputer(columns="auto").fit(_table(), sample_weight=np.ones(3))
     with pytest.raises(DataError, match="not negative"):
         LowRankImputer(columns="auto").fit(_table(), sample_weight=-np.ones(60))
+
+
+# Densities --------------------------------------------------------------------------------------
+
+DENSITIES = [PPCA, FactorAnalysis]
+ANSWERS = [
+    "impute",
+    "intervals",
+    "transform",
+    "posterior",
+    "reconstruct",
+    "score_samples",
+    "score",
+    "explain",
+    "level_probabilities",
+    lambda model, X: model.sample_imputations(X, 1),
+]
+
+
+@pytest.fixture(scope="module", params=DENSITIES, ids=lambda cls: cls.__name__)
+def density(request):
+    return request.param(1, columns=KINDS, tol=1e-4).fit(_table())
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: a if isinstance(a, str) else "draws")
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [("size", "XL", UnknownLevelError), ("share", 1.5, DataError), ("grade", 7.0, DataError)],
+    ids=str,
+)
+def test_a_density_refuses_what_its_columns_cannot_hold(density, name, value, error, answer):
+    X = _table()
+    X.loc[3, name] = value
+    with pytest.raises(error, match=f'at row 3, column "{name}"') as caught:
+        answer(density, X) if callable(answer) else getattr(density, answer)(X)
+    assert (caught.value.row, caught.value.name) == (3, name)
+
+
+@pytest.mark.parametrize("answer", ["impute", "transform", "explain", "score_samples"])
+def test_a_density_refuses_other_columns(density, answer):
+    X = _table()
+    for other in (X[X.columns[::-1]], X.drop(columns="size")):
+        with pytest.raises(ValueError, match="feature names should match"):
+            getattr(density, answer)(other)
+    with pytest.raises(ValueError, match="2D array"):
+        getattr(density, answer)(np.zeros(6))
+
+
+REFUSED = [
+    (PPCA, {"distribution": "student"}, 'distribution="student" goes with columns="numeric"'),
+    (FactorAnalysis, {"distribution": "student"}, 'distribution="student" goes with'),
+    (PPCA, {"degrees_of_freedom": 4.0}, "degrees_of_freedom=4.0 is of Student rows"),
+    (PPCA, {"fit_mean": False}, "fit_mean=False goes with"),
+    (PPCA, {"noise_variance": 0.0}, "noise_variance=0 is too small .* at least 0.001"),
+    (PPCA, {"solver": "closed_form"}, 'solver="closed_form" goes with'),
+    (PPCA, {"n_components": 8}, "n_components is 8, but .* only 7 Gaussian variables"),
+    (PPCA, {"columns": "text"}, "The 'columns' parameter of PPCA must be"),
+    (PPCA, {"columns": 3}, "The 'columns' parameter of PPCA must be"),
+    (PPCA, {"columns": {"x": "gaussian"}}, 'the kind of column "x" is .* one of continuous'),
+]
+
+
+@pytest.mark.parametrize(("cls", "how", "match"), REFUSED)
+def test_parameters_that_make_no_sense_are_named(cls, how, match):
+    with pytest.raises(ValueError, match=match):
+        cls(**{"n_components": 1, "columns": KINDS, **how}).fit(_table())
+
+
+@pytest.mark.parametrize("cls", DENSITIES)
+def test_measurement_errors_go_with_numbers(cls, density):
+    X = _table()
+    with pytest.raises(ValueError, match='cell_sd goes with columns="numeric"'):
+        cls(1, columns=KINDS).fit(X, cell_sd=np.ones(X.shape))
+    with pytest.raises(ValueError, match='cell_sd goes with columns="numeric"'):
+        density.impute(X, cell_sd=np.ones(X.shape))
+
+
+@pytest.mark.parametrize("cls", DENSITIES)
+def test_batches_go_with_numbers(cls, density):
+    X = _table()[["x", "income"]]
+    with pytest.raises(AttributeError, match="partial_fit") as caught:
+        cls(1, columns="auto").partial_fit(X)
+    assert "learned from the whole table" in str(caught.value.__cause__)
+    assert not hasattr(density, "partial_fit")
+
+
+def test_projections_go_with_numbers(density):
+    with pytest.raises(ValueError, match='kind="optimal" goes with columns="numeric"'):
+        density.reconstruct(_table(), kind="optimal")
+
+
+def test_levels_of_an_interval(density):
+    for level in (0.0, 1.0, -1.0):
+        with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+            density.intervals(_table(), level)
+
+
+def test_a_fit_to_numbers_knows_no_kinds():
+    X = _table()[["x", "income", "share"]]
+    model = PPCA(1).fit(X)
+    for name in ("kinds_", "levels_", "underlying_names_"):
+        assert not hasattr(model, name)
+    with pytest.raises(ValueError, match="knows no levels"):
+        model.level_probabilities(X)
+
+
+@pytest.mark.parametrize("cls", DENSITIES)
+def test_sparse_tables_are_refused(cls):
+    with pytest.raises(ValueError, match=r"sparse input is not supported .* X.toarray\(\)"):
+        cls(1, columns="auto").fit(scipy.sparse.csr_array(np.eye(4)))
+
+
+@pytest.mark.parametrize("cls", DENSITIES)
+def test_new_identifiers_are_no_levels(cls):
+    X = _table().assign(id=[f"row {i}" for i in range(60)])
+    model = cls(1, columns={**KINDS, "id": "ignored"}, tol=1e-4).fit(X)
+    new = X.assign(id=[f"another {i}" for i in range(60)])
+    assert model.impute(new)["id"].equals(new["id"])
+    np.testing.assert_array_equal(model.transform(new), model.transform(X))
+
+
+# Outliers, classes, regression --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    X = _table()
+    y = np.where(X["x"].fillna(0.0) > 0, "high", "low")
+    how = {"columns": KINDS, "tol": 1e-3}
+    return {
+        "novelty": eg.NoveltyDetector(eg.FactorAnalysis(1, tol=1e-3), columns=KINDS).fit(X),
+        "classes": eg.PPCAClassifier(0, **how).fit(X, y),
+        "regression": eg.PPCARegressor(1, **how).fit(X, np.arange(len(X)) * 1.0),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.HeywoodWarning")
+@pytest.mark.parametrize("task", ["novelty", "classes", "regression"])
+@pytest.mark.parametrize(("name", "value", "error"), FOREIGN, ids=str)
+def test_tasks_refuse_what_a_column_cannot_hold(tasks, task, name, value, error):
+    X = _table()
+    X.loc[3, name] = value
+    with pytest.raises(error, match=f'at row 3, column "{name}"') as caught:
+        tasks[task].predict(X)
+    assert (caught.value.row, caught.value.name) == (3, name)
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.HeywoodWarning")
+@pytest.mark.parametrize("task", ["novelty", "classes", "regression"])
+def test_tasks_take_rows_without_any_value_and_other_columns_not(tasks, task):
+    X = _table()
+    X.loc[0] = None
+    assert np.all(pd.notna(tasks[task].predict(X)))
+    with pytest.raises(ValueError, match="feature names"):
+        tasks[task].predict(X.rename(columns={"size": "sizes"}))
+    assert "kinds" in str(tasks[task].summary())
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.HeywoodWarning")
+@pytest.mark.parametrize("task", ["novelty", "classes", "regression"])
+def test_tasks_of_files_are_those_of_memory(tasks, task, tmp_path):
+    X = _table()
+    eg.save(tasks[task], tmp_path / "model.eig")
+    loaded, copied = eg.load(tmp_path / "model.eig"), pickle.loads(pickle.dumps(tasks[task]))
+    expected = tasks[task].predict(X)
+    for model in (loaded, copied):
+        np.testing.assert_array_equal(model.predict(X), expected)
+        assert model.kinds_ == tasks[task].kinds_
+    np.testing.assert_array_equal(loaded.predict(pl.from_pandas(X)), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_goes_with_numbers_only():
+    X, y = _table(), np.repeat([0, 1], 30)
+    with pytest.raises(ValueError, match="IsolationForest takes numbers only"):
+        eg.NoveltyDetector(IsolationForest(), columns="auto").fit(X)
+    with pytest.raises(ValueError, match='estimator=PPCA goes with columns="numeric"'):
+        eg.PPCAClassifier(estimator=eg.PPCA(1), columns="auto").fit(X, y)
+    with pytest.raises(ValueError, match="target_kind='ordinal' is one of levels"):
+        eg.PPCARegressor(1, columns="auto", target_kind="ordinal").fit(X, y * 1.0)
+    with pytest.raises(ValueError, match="cannot be positive: it has a negative number"):
+        eg.PPCARegressor(1, columns="auto", target_kind="positive").fit(X, y - 0.5)
+    with pytest.raises(ValueError, match="bic take numbers only"):
+        eg.choose_rank(X, columns="auto", criteria="bic")
+    detector = eg.NoveltyDetector(eg.FactorAnalysis(0, tol=1e-3), columns=KINDS).fit(X)
+    with pytest.raises(ValueError, match=r"explain\(\) names the cells"):
+        detector.contributions(X)
+
+
+def test_a_class_without_a_value_in_a_column():
+    X, y = _table(), np.repeat(["a", "b"], 30)
+    X.loc[30:, "size"] = None
+    with pytest.raises(ValueError, match='class "b" has no value in column "size"'):
+        eg.PPCAClassifier(0, columns=KINDS).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.NoiseFloorWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_class_of_one_row_has_a_density_of_the_common_width():
+    X = _table().dropna()
+    y = np.array(["many"] * len(X), dtype=object)
+    y[0] = "one"
+    model = eg.PPCAClassifier(0, columns=KINDS).fit(X, y)
+    p = model.predict_proba(X)[:, list(model.classes_).index("one")]
+    assert 3.0 / len(X) < p[0] < 0.9
+    assert p.max() < 0.9

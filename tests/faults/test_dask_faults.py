@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.sources.clusters import local_client
 
 from eigengap import PPCA
 from eigengap.fitting.gaussian.fit import fit_ppca
@@ -45,10 +46,7 @@ def client() -> Iterator[Any]:
                 "distributed.scheduler.worker-saturation": 1.0,  # or a neighbour may be blamed
             }
         ),
-        distributed.LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
+        local_client(3) as client,
     ):
         yield client
 

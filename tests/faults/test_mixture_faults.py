@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
-from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
+from eigengap.fitting.mixture.fit import Fitting, MixtureOptions
 from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import Parameters
@@ -113,7 +113,7 @@ def test_a_component_without_rows_is_born_again():
     start = MixtureParameters(np.log([0.5, 0.5]), (everywhere, nowhere))
     with pytest.raises(DeadComponentError):
         problem.run(start, MixtureOptions(tol=1e-3, max_iter=50))
-    settled = _Fitting(problem, MixtureOptions())._loose(start)
+    settled = Fitting(problem, MixtureOptions())._loose(start)
     assert settled.reborn >= 1
     assert settled.parameters.K == 2
     weights = np.exp(settled.parameters.log_weights)

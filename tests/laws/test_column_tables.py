@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import eigengap as eg
 from eigengap.fitting.columns.fit import fit_column_model, fit_columns
 from eigengap.fitting.columns.kinds import (
     Binary,
@@ -53,7 +54,7 @@ def assert_same(one, two, atol=1e-4):
     np.testing.assert_allclose(one.model.mu, two.model.mu, atol=atol, rtol=1e-3)
 
 
-@pytest.mark.parametrize("block_rows", [1, 7, 50])
+@pytest.mark.parametrize("block_rows", [pytest.param(1, marks=pytest.mark.slow), 7, 50])
 def test_blocks_change_nothing(block_rows):
     X, columns = mixed(2)
     whole = fit_columns(as_source(X), columns, 1, TIGHT)
@@ -198,3 +199,17 @@ def test_awkward_tables(seed):
                 assert np.all(np.isin(x, known))
             if isinstance(kind, Count):
                 assert np.all(x == np.round(x))
+
+
+def test_one_weight_near_zero_makes_no_thousands_of_the_other_rows():
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(60, 1))
+    X = z + 0.5 * rng.normal(size=(60, 3))
+    weight = np.ones(60)
+    found = []
+    for least in (0.0123456, 0.001, 1e-200):
+        weight[0] = least
+        model = eg.PPCA(1, columns="auto").fit(X, sample_weight=weight)
+        assert all(kind.margin.knots is None for kind in model.model_.columns.kinds)
+        found.append(model.log_likelihood_)
+    assert np.ptp(found) < 0.2

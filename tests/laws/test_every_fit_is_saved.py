@@ -84,6 +84,14 @@ def options() -> Iterator[tuple[str, Fit]]:
             f"LaplacianEigenmaps {affinity}",
             lambda a=affinity, X=X: eg.LaplacianEigenmaps(affinity=a).fit(X),
         )
+    for cls, columns in product((eg.PPCA, eg.FactorAnalysis), ("auto", {0: "ordinal"})):
+        for name, X in (("whole", np.round(INCOMPLETE)), ("missing", INCOMPLETE)):
+            if columns == "auto" or name == "whole":
+                yield (
+                    f"{cls.__name__} {columns} {name}",
+                    lambda c=cls, k=columns, X=X: c(1, columns=k).fit(X),
+                )
+    yield "rotation", lambda: eg.FactorAnalysis(2, columns="auto", rotation="promax").fit(FULL)
     yield "partial_fit", lambda: eg.FactorAnalysis(1).partial_fit(FULL)
     yield "unfolding", lambda: eg.MaximumVarianceUnfolding(n_neighbors=4, max_iter=2).fit(curve(30))
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import digamma, polygamma
 from scipy.stats import nbinom, norm, poisson
 
 from eigengap.compiled.choice import Kernels
@@ -90,13 +91,27 @@ def test_counts(y, a, v, shape):
     assert moment(2, at) == pytest.approx(variance, rel=1e-8)
 
 
-def test_the_kernel_has_the_same_moments():
+@pytest.mark.parametrize("y", [1e6, 1e9, 1e11])
+@pytest.mark.parametrize("v", [0.01, 2.0])
+def test_large_counts_give_their_u_almost_exactly(y, v):
+    """exp(y u - exp(u)) / gamma(y) is the density of ln G, G ~ Gamma(y): nearly Gaussian."""
+    near, spread = float(digamma(y)), float(polygamma(1, y))
+    a = np.array([near - 2.0 * np.sqrt(v)])
+    found = Counts(np.array([y]), np.zeros(1), np.array([np.inf])).tilted(a, np.array([v]))
+    log_mass = norm.logpdf(near, a[0], np.sqrt(v + spread)) - np.log(y)
+    assert found.log_mass[0] == pytest.approx(log_mass, abs=1e-6 + 1e-13 * y)
+    assert found.mean[0] == pytest.approx(near + spread * (a[0] - near) / v, abs=1e-8)
+    assert found.variance[0] == pytest.approx(1.0 / (1.0 / spread + 1.0 / v), rel=1e-3)
+
+
+@pytest.mark.parametrize("large", [1.0, 1e8])
+def test_the_kernel_has_the_same_moments(large):
     rng = np.random.default_rng(0)
     c, m = 60, 5
     first = rng.normal(size=(c, m)) * 3
     second = first + rng.exponential(size=(c, m)) * rng.choice([1e-3, 1.0, 30.0], size=(c, m))
     is_count = np.array([False, False, False, True, True])
-    first[:, is_count] = rng.poisson(5.0, size=(c, 2))
+    first[:, is_count] = rng.poisson(5.0, size=(c, 2)) * large
     second[:, is_count] = rng.normal(size=(c, 2))
     first[rng.random((c, m)) < 0.2] = np.nan
     evidence = Evidence(is_count, first, second, np.array([np.inf, np.inf, np.inf, np.inf, 1.7]))
@@ -105,5 +120,6 @@ def test_the_kernel_has_the_same_moments():
     kernels = Kernels("sites_numba", compiling=0.0).load()
     cells = (evidence.is_count, evidence.first, evidence.second, evidence.shape)
     kernels.tilt(*cells, mean, variance, *found, 0, c)
+    rounding = 1e-9 + 1e-13 * large  # of terms of ln p(y | u), which are some 20 y and cancel
     for own, twin in zip(found, evidence.tilted(mean, variance), strict=True):
-        np.testing.assert_allclose(own, twin, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(own, twin, rtol=1e-9, atol=rounding)

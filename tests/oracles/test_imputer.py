@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.linear_model import Ridge
+from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
@@ -14,6 +15,7 @@ from eigengap import PPCA, FactorAnalysis
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.imputer import LowRankImputer
 from eigengap.estimators.mixture_ppca import MixturePPCA
+from eigengap.selection.gaussian_or_mapped import SHARES, QuantileLoss
 from eigengap.selection.imputation import std_factors
 from eigengap.selection.rank import search_ranks
 
@@ -174,7 +176,7 @@ def test_integers_are_kept_in_arrays():
 
 def test_integers_of_named_columns():
     frame = counts()
-    filled = LowRankImputer(integers=["measured"]).fit(frame).impute(frame)
+    filled = LowRankImputer(integers=["measured"], columns="numeric").fit(frame).impute(frame)
     missing = frame["measured"].isna()
     assert np.all(filled["measured"][missing] % 1 == 0)
     assert filled["count"].dtype == "float64"  # not asked for, so it has fractions
@@ -192,7 +194,7 @@ def test_frames_come_back_in_their_types():
 
 def test_columns_that_cannot_hold_fractions_become_floats():
     frame = counts()
-    filled = LowRankImputer().fit(frame).impute(frame)
+    filled = LowRankImputer(columns="numeric").fit(frame).impute(frame)
     assert filled["count"].dtype == "float64"
     assert filled["complete"].tolist() == frame["complete"].tolist()  # beyond 2**53 too
 
@@ -453,3 +455,27 @@ def test_large_tables_are_searched_on_some_of_their_rows(monkeypatch):
     assert imputer.choice_.n_hidden < 0.15 * 8 * 1100
     assert imputer.n_components_ >= 2
     assert np.isfinite(imputer.transform(X)).all()
+
+
+def test_the_loss_of_quantiles_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    truth, weight = rng.normal(size=(50, 2)), rng.integers(1, 4, size=50).astype(float)
+    hidden = rng.random(truth.shape) < 0.4
+    quantiles = [truth + 0.5 * rng.normal(size=truth.shape) + share for share in SHARES]
+    found = QuantileLoss.of(truth, quantiles, hidden, weight)
+    for j in range(2):
+        at = hidden[:, j]
+        own = np.quantile(truth[~at, j], SHARES)
+        losses = [
+            sum(
+                mean_pinball_loss(truth[at, j], each, alpha=share, sample_weight=weight[at])
+                for share, each in zip(SHARES, predicted, strict=True)
+            )
+            for predicted in ([q[at, j] for q in quantiles], [np.full(at.sum(), x) for x in own])
+        ]
+        np.testing.assert_allclose(
+            [found.predicted[j], found.by_column[j]],
+            np.array(losses) * weight[at].sum(),
+            rtol=1e-12,
+        )
+    assert QuantileLoss(np.array([1.0, 2.0, 5.0]), np.array([2.0, 2.0, 0.0])).relative() == 0.75

@@ -200,3 +200,77 @@ def test_a_step_without_any_residual_does_not_run_away():
     free, held = (FreeScale(np.full(d, flag)).maximise(none, at, how) for flag in (True, False))
     np.testing.assert_array_equal(free.psi, 1.0)
     assert np.all(np.abs(free.W) <= 2.0 * np.abs(held.W) + 1.0)
+
+
+def test_derivatives_near_a_noise_of_zero_need_no_sites_that_are_settled(compiled):
+    """What sites are off by is not divided by psi."""
+    given = table(7, n=60, noise=1e-3)
+    model, d = given.model, 7
+    at = Parameters(model.W, model.delta, model.psi)
+    how = Constraints("diagonal", np.zeros(d))
+    by = [
+        FreeScale(np.zeros(d, bool)).gradient(
+            expected_of_sites(KeptRows(given.rows), model, settled=settled), at, how
+        )
+        for settled in (1e-4, 1e-11)
+    ]
+    sites_at = given.rows.at
+    size = np.abs(by[1].W[sites_at]).max()
+    np.testing.assert_allclose(by[0].W[sites_at], by[1].W[sites_at], atol=2e-4 * size)
+    np.testing.assert_allclose(by[0].delta[sites_at], by[1].delta[sites_at], atol=2e-4 * size)
+
+
+def test_few_cells_of_one_latent_variable_have_their_exact_likelihood(compiled):
+    """Quadrature: rows of at most six columns along one axis need no approximation."""
+    given = table(0, n=12, q=1)
+    at = given.rows.at[:3]
+    e = given.rows.evidence
+    some = Evidence(e.is_count[:3], e.first[:, :3], e.second[:, :3], e.shape[:3])
+    rows = SiteRows(given.rows.R[:, :6], given.rows.M[:, :6], at, some)
+    model = Coefficients(given.model.W[:6], given.model.delta[:6], given.model.psi[:6])
+    found, _ = site_posteriors(rows, model)
+    z = np.linspace(-8, 8, 4001)[:, None]
+    log_prior = -0.5 * z[:, 0] ** 2 + np.log((z[1, 0] - z[0, 0]) / np.sqrt(2 * np.pi))
+    T = z @ model.W.T + model.delta
+    for i in range(12):
+        exact = logsumexp(log_prior + exact_density(rows, model, i, T))
+        assert found.log_likelihood[i] == pytest.approx(exact, abs=1e-8)
+
+
+def test_the_derivatives_of_an_integrated_likelihood(compiled):
+    given = table(8, n=20, q=1)
+    e = given.rows.evidence
+    some = Evidence(e.is_count[1:], e.first[:, 1:], e.second[:, 1:], e.shape[1:])
+    kept = slice(1, 7)
+    rows = SiteRows(given.rows.R[:, kept], given.rows.M[:, kept], given.rows.at[1:] - 1, some)
+    W, delta, psi = (x[kept] for x in (given.model.W, given.model.delta, given.model.psi))
+
+    def log_likelihood(W, delta, psi):
+        return expected_of_sites(KeptRows(rows), Coefficients(W, delta, psi)).log_likelihood
+
+    expected = expected_of_sites(KeptRows(rows), Coefficients(W, delta, psi))
+    how = Constraints("diagonal", np.zeros(6))
+    by = FreeScale(np.zeros(6, bool)).gradient(expected, Parameters(W, delta, psi), how)
+    h = 1e-5
+    for j in range(6):
+        one = np.eye(6)[j] * h
+        up, down = (log_likelihood(W + s * one[:, None], delta, psi) for s in (1, -1))
+        assert by.W[j, 0] == pytest.approx((up - down) / (2 * h), abs=1e-5)
+        up, down = (log_likelihood(W, delta + s * one, psi) for s in (1, -1))
+        assert by.delta[j] == pytest.approx((up - down) / (2 * h), abs=1e-5)
+        up, down = (log_likelihood(W, delta, psi + s * one) for s in (1, -1))
+        assert by.psi[j] == pytest.approx((up - down) / (2 * h), abs=1e-5)
+
+
+def test_cells_without_latent_variables_have_their_own_moments(compiled):
+    """Where t does not vary sites need not settle, and the moments are those of the cell alone."""
+    given = table(9, n=20, q=1)
+    model = Coefficients(np.zeros((7, 0)), given.model.delta, given.model.psi)
+    expected = expected_of_sites(KeptRows(given.rows), model)
+    shape = given.rows.evidence.first.shape
+    mean, psi = (np.broadcast_to(x[given.rows.at], shape) for x in (model.delta, model.psi))
+    _, u, of_u = given.rows.evidence.tilted(mean, psi)
+    known = given.rows.evidence.informative
+    sums = given.weight @ np.where(known, u, 0.0), given.weight @ np.where(known, u**2 + of_u, 0.0)
+    np.testing.assert_allclose(expected.B[-1, given.rows.at], sums[0], rtol=1e-8)
+    np.testing.assert_allclose(expected.squares[given.rows.at], sums[1], rtol=1e-8)

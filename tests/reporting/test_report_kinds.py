@@ -24,6 +24,7 @@ DISTANCES = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=-1))
 
 SECTIONS = [
     "glance",
+    "columns",
     "missing",
     "components",
     "variables",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.sources.clusters import local_client
 from tests.tolerance import assert_same_optimum
 
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
@@ -39,12 +40,7 @@ N, D, Q = 600, 8, 2
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with local_client(2) as client:
         yield client
 
 

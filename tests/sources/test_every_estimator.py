@@ -123,6 +123,8 @@ ESTIMATORS = {
     # With 3 factors it is a Heywood case, whose optimum is known to few digits: a covariance of
     # condition number 1e7.
     "FactorAnalysis": lambda: eg.FactorAnalysis(2),
+    "FactorAnalysis-columns": lambda: eg.FactorAnalysis(2, columns="auto", tol=1e-7),
+    "PPCA-columns": lambda: eg.PPCA(2, columns="auto", tol=1e-7),
     "BayesianPCA": lambda: eg.BayesianPCA(4),
     "MixturePPCA": lambda: eg.MixturePPCA(2, 2, random_state=0, max_iter=60, tol=1e-9),
     "Whitener": lambda: eg.Whitener(),
@@ -133,7 +135,11 @@ ESTIMATORS = {
     "NoveltyDetector": lambda: eg.NoveltyDetector(eg.PPCA(2)),
     "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(2)),
 }
-ITERATIVE = {"PPCA-student", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}  # complete rows too
+# Iterative on complete rows too.
+ITERATIVE = {
+    *("PPCA-student", "FactorAnalysis", "BayesianPCA", "MixturePPCA"),
+    *("FactorAnalysis-columns", "PPCA-columns"),
+}
 COVARIANT = {"PCA", "PCA-scaled", "PPCA", "PPCA-auto", "FactorAnalysis", "BayesianPCA"}
 
 

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.io import netcdf_file
 from tests.sources.test_fields import sea, table_of
 from xarray.backends.file_manager import FILE_CACHE
 
@@ -113,6 +114,22 @@ def test_packed_numbers_and_fill_values_are_decoded(tmp_path):
     source = field_source(tmp_path / "sst.nc")
     assert source.names == field_source(field).names
     np.testing.assert_allclose(source.collect(), table_of(field).values, atol=0.00501)
+
+
+def test_codes_stated_in_float64_mark_missing_values_in_float32(tmp_path):
+    values = np.random.default_rng(0).normal(size=(30, 3, 4)).astype(np.float32)
+    values[3, 1, 1] = 1.1e20
+    with netcdf_file(tmp_path / "x.nc", "w") as file:
+        for name, length in zip("tyx", values.shape, strict=True):
+            file.createDimension(name, length)
+        stored = file.createVariable("v", "f4", ("t", "y", "x"))
+        stored[:] = values
+        stored.missing_value = np.float64(1.1e20)  # not a number of float32
+    source = field_source(tmp_path / "x.nc")
+    read = source.collect().reshape(values.shape)
+    values[3, 1, 1] = np.nan
+    np.testing.assert_array_equal(read, values)
+    assert source.missing_per_column().sum() == 1
 
 
 def test_durations_and_bounds_are_no_obstacle(tmp_path):

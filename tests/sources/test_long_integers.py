@@ -48,9 +48,17 @@ IN_MEMORY = {
     "pandas, mixed": lambda X: frame(X).assign(a=frame(X)["a"].astype(float)),
     "pandas, nullable": lambda X: frame(X).astype("Int64"),
     "pandas, Arrow": lambda X: frame(X).astype("int64[pyarrow]"),
+    "pandas, decimals": lambda X: frame(X).astype(pd.ArrowDtype(pa.decimal128(20, 0))),
+    "polars, decimals": lambda X: pl.DataFrame(frame(X)).cast(pl.Decimal(20, 0)),
+    "pyarrow, decimals": lambda X: decimals(X),
     "polars": lambda X: pl.DataFrame(dict(zip(NAMES, X.T.copy(), strict=True))),
     "pyarrow": lambda X: pa.table(dict(zip(NAMES, X.T.copy(), strict=True))),
 }
+
+
+def decimals(X):
+    table = pa.Table.from_pandas(frame(X))
+    return table.cast(pa.schema([(name, pa.decimal128(20, 0)) for name in NAMES]))
 
 
 def write_h5(path, X):
@@ -61,6 +69,7 @@ def write_h5(path, X):
 FILES = {
     "x.csv": lambda path, X: frame(X).to_csv(path, index=False),
     "x.parquet": lambda path, X: pq.write_table(pa.Table.from_pandas(frame(X)), path),
+    "decimals.parquet": lambda path, X: pq.write_table(decimals(X), path),
     "x.npy": np.save,
     "x.npz": np.savez,
     "x.h5": write_h5,

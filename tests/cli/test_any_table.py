@@ -1,0 +1,374 @@
+"""Tables as spreadsheets have them: text is levels, or is set aside and said so; none is lost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.running import Ran, call
+
+N = 90
+
+
+def latent(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=N)
+
+
+Z = latent()
+X = Z + 0.5 * latent(1)
+Y = -Z + 0.5 * latent(2)
+GROUPS = np.array(["low", "mid", "high"])[np.digitize(Z + 0.4 * latent(3), [-0.5, 0.5])]
+GONE = np.arange(N) % 7 == 3  # rows in which the column in question is missing
+
+
+def write(columns: dict[str, list[str]], separator: str = ",", mark: bytes = b"") -> bytes:
+    """t.csv: x, y, and the columns given, whose cells are text."""
+    numbers = {"x": [f"{v:.2f}" for v in X], "y": [f"{v:.2f}" for v in Y]}
+    if separator == ";":
+        numbers = {k: [v.replace(".", ",") for v in cells] for k, cells in numbers.items()}
+    table = {**numbers, **columns}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    content = mark + text.getvalue().encode()
+    Path("t.csv").write_bytes(content)
+    return content
+
+
+def with_gaps(cells) -> list[str]:
+    return ["" if gone else str(cell) for cell, gone in zip(cells, GONE, strict=True)]
+
+
+def impute(*options: str) -> tuple[Ran, list[list[str]], dict]:
+    """The run, the rows that it wrote, and its facts."""
+    ran = call("impute", "t.csv", "-k", "1", "-o", "out.csv", "--force", "--json", *options)
+    assert ran.code == 0, ran.err
+    text = Path("out.csv").read_bytes().decode("utf-8-sig")
+    separator = ";" if text.split("\n")[0].count(";") else ","
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    return ran, rows, json.loads(ran.out)
+
+
+def column(rows: list[list[str]], name: str) -> list[str]:
+    return [row[rows[0].index(name)] for row in rows[1:]]
+
+
+def require_observed(before: bytes, after: list[list[str]], separator: str = ",") -> None:
+    """Every observed cell has its very text, in its place."""
+    text = before.decode("utf-8-sig")
+    was = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    assert was[0] == after[0]
+    for old, new in zip(was, after, strict=True):
+        assert all(a in ("", b) for a, b in zip(old, new, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("separator", "mark"),
+    [(",", b""), (";", b"\xef\xbb\xbf"), ("\t", b"")],
+    ids=["plain", "bom", "tab"],
+)
+def test_levels_are_imputed_and_every_observed_cell_stays(folder, separator, mark) -> None:
+    """A byte-order mark and decimal commas too."""
+    before = write({"stage": with_gaps(GROUPS)}, separator, mark)
+    ran, _, facts = impute()
+    written = Path("out.csv").read_bytes()
+    assert written.startswith(mark)
+    rows = list(
+        csv.reader(io.StringIO(written.decode("utf-8-sig"), newline=""), delimiter=separator)
+    )
+    require_observed(before, rows, separator)
+    found = np.array(column(rows, "stage"))
+    assert set(found[GONE]) <= {"low", "mid", "high"}
+    assert not np.any(np.isin(found[GONE], "low") & np.isin(GROUPS[GONE], "high"))
+    assert not np.any(np.isin(found[GONE], "high") & np.isin(GROUPS[GONE], "low"))
+    assert facts["kinds"] == {"x": "continuous", "y": "continuous", "stage": "nominal"}
+    assert facts["filled"] == GONE.sum()
+    assert "Columns 2 continuous, 1 nominal\n" in ran.err
+
+
+def test_what_no_model_can_use_is_set_aside_with_its_reason_and_written(folder: Path) -> None:
+    """Line breaks and quotes within cells, too."""
+    before = write(
+        {
+            "key": [f"P{i:03d}" for i in range(N)],
+            "seen": [f"2024-0{i % 9 + 1}-11" for i in range(N)],
+            "remark": [f'said "no", row {i}\nand went away' for i in range(N)],
+            "site": [f"v{i % 60}" for i in range(N)],
+            "country": ["Peru"] * N,
+            "unused": [""] * N,
+            "stage": with_gaps(GROUPS),
+        }
+    )
+    ran, rows, facts = impute()
+    require_observed(before, rows)
+    assert facts["set_aside"] == {
+        "key": "identifier",
+        "seen": "dates",
+        "remark": "free text",
+        "site": "identifier",
+        "country": "constant",
+        "unused": "no value",
+    }
+    assert "set aside: key, site (identifier), seen (dates), remark (free text)" in ran.err
+    assert column(rows, "unused") == [""] * N
+
+
+def test_many_levels_that_recur_are_set_aside_unless_a_kind_is_named(folder: Path) -> None:
+    """60 levels of two rows at least."""
+    cells = [f"v{i % 60}" for i in range(180)]
+    Path("t.csv").write_text(
+        "x,site\n" + "".join(f"{X[i % N]:.2f},{cell}\n" for i, cell in enumerate(cells))
+    )
+    assert impute()[2]["set_aside"] == {"site": "60 different texts"}
+    assert impute("--kinds", "site=nominal")[2]["kinds"]["site"] == "nominal"
+
+
+def test_true_and_false_come_back_as_they_are_written(folder: Path) -> None:
+    write({"alive": with_gaps(np.where(X > 0, "TRUE", "FALSE"))})
+    _, rows, facts = impute()
+    assert facts["kinds"]["alive"] == "binary"
+    assert set(column(rows, "alive")) == {"TRUE", "FALSE"}
+    assert "true and false" not in " ".join(facts.get("notes", ()))
+    ran = call("impute", "t.csv", "-k", "1", "--numeric")
+    assert "true and false in alive are read as 1 and 0" in ran.err
+
+
+def test_yes_no_and_true_together_are_three_levels(folder: Path) -> None:
+    before = write({"answer": with_gaps(np.array(["yes", "no", "TRUE"])[np.arange(N) % 3])})
+    _, rows, facts = impute()
+    require_observed(before, rows)
+    assert facts["kinds"]["answer"] == "nominal"
+    assert set(column(rows, "answer")) == {"yes", "no", "TRUE"}
+
+
+def test_blanks_around_a_level_are_no_part_of_it(folder: Path) -> None:
+    before = write({"stage": with_gaps(f"{g} " if i % 2 else g for i, g in enumerate(GROUPS))})
+    _, rows, facts = impute("--order", "stage=low,mid,high")
+    require_observed(before, rows)
+    assert facts["kinds"]["stage"] == "ordinal"
+    assert set(np.array(column(rows, "stage"))[GONE]) <= {"low", "mid", "high"}
+
+
+def test_levels_that_look_like_numbers(folder: Path) -> None:
+    """3+ makes levels of 0, 1, 2; a question mark among numbers is still to be explained."""
+    cells = np.array(["0", "1", "2", "3+"])[np.digitize(Z, [-0.7, 0.0, 0.7])]
+    write({"children": with_gaps(cells)})
+    _, rows, facts = impute("--order", "children=0<1<2<3+")
+    assert facts["kinds"]["children"] == "ordinal"
+    assert set(column(rows, "children")) == {"0", "1", "2", "3+"}
+    write({"children": with_gaps(np.where(cells == "3+", "?", cells))})
+    refused = call("impute", "t.csv")
+    assert refused.code == 5
+    assert 'Treat it as missing: --na "?"' in refused.err
+    assert impute("--kinds", "children=nominal")[2]["kinds"]["children"] == "nominal"
+
+
+@pytest.mark.parametrize("name", ["--na", "-k", "a,b", 'say "x"', "a=b", "stage<1", "Größe"])
+def test_columns_of_any_name(folder: Path, name: str) -> None:
+    write({name: with_gaps(GROUPS)})
+    quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name
+    _, rows, facts = impute(f"--kinds={quoted}=nominal")
+    assert facts["kinds"][name] == "nominal"
+    assert all(row[-1] for row in rows)
+    assert rows[0][-1].lstrip("'") == name  # a spreadsheet would run what begins with a minus
+    _, _, facts = impute(f"--order={name}=low<mid<high")
+    assert facts["kinds"][name] == "ordinal"
+
+
+def test_names_that_occur_twice_are_refused_with_a_way_out(folder: Path) -> None:
+    write({"stage": with_gaps(GROUPS)})
+    text = Path("t.csv").read_text().replace("x,y,stage", "x,stage,stage")
+    Path("t.csv").write_text(text)
+    refused = call("impute", "t.csv")
+    assert refused.code == 4
+    assert "--ignore 2" in refused.err
+    _, rows, _ = impute("--ignore", "2")
+    assert rows[0] == ["x", "stage", "stage"]
+
+
+def test_numbers_that_name_rows_are_set_aside_with_a_note(folder: Path) -> None:
+    """Called an id and nearly all different, or 1, 2, 3, ... without a name: never silently, and
+    not where the numbers recur or count from elsewhere, as years do."""
+    own = {"patient_id": [str(7000 + 3 * i) for i in range(N)]}
+    other = {"group_id": [str(i % 5) for i in range(N)], "year": [str(1930 + i) for i in range(N)]}
+    write({**own, **other})
+    ran, _, facts = impute()
+    assert facts["set_aside"] == {"patient_id": "identifier"}
+    assert "Note    patient_id is taken for names of rows" in ran.err
+    assert list(facts["kinds"]) == ["x", "y", "group_id", "year"]
+    kept = impute("--kinds", "patient_id=continuous")[2]
+    assert kept["kinds"]["patient_id"] == "continuous"
+    named = impute("--columns", "x,y,patient_id")[2]
+    assert "set_aside" not in named
+    Path("t.csv").write_text(
+        '"","x","y"\n' + "".join(f'"{i + 1}",{X[i]:.2f},{Y[i]:.2f}\n' for i in range(N))
+    )
+    assert impute()[2]["set_aside"] == {"0": "identifier"}
+
+
+def test_kinds_are_typed_in_several_ways_and_mistakes_are_answered(folder: Path) -> None:
+    share = [f"{100 / (1 + np.exp(-v)):.1f}" for v in X]
+    write(
+        {"share": with_gaps(share), "visits": [str(int(v * v)) for v in Y], "stage": list(GROUPS)}
+    )
+    for option in (
+        "share=bounded(0,100)",
+        "share=bounded:0:100",
+        "share=bounded(lower=0,upper=100)",
+    ):
+        _, rows, facts = impute("--kinds", f"{option},visits=count,stage=ignored")
+        assert facts["kinds"] == {
+            "x": "continuous", "y": "continuous", "share": "bounded", "visits": "count"
+        }  # fmt: skip
+        assert facts["set_aside"] == {"stage": "as asked"}
+        assert all(0 < float(cell) < 100 for cell in column(rows, "share"))
+    for options, said in {
+        ("--kinds", "shaer=bounded"): 'has no such column. Did you mean "share"?',
+        ("--kinds", "share=bound"): 'there is no kind "bound". Did you mean bounded?',
+        ("--kinds", "share=bounded:100:0"): "lower must be less than upper",
+        ("--kinds", "share=positive:1:2"): "positive takes no such parameters",
+        ("--kinds", "share"): "write NAME=KIND",
+        ("--kinds", "stage=ordinal"): "no order of its own. Say it from the lowest on",
+        ("--kinds", "stage=continuous"): "stage",
+        ("--kinds", "x=count"): "Give it another kind by --kinds, or make the value missing",
+        ("--order", "stage=low,mid"): 'the column also holds "high"',
+        ("--order", "stage=low,mid,hihg"): 'the column also holds "high" (meant by "hihg"?)',
+        ("--order", "stage"): "write NAME=LEVELS",
+        ("--kinds", "x=positive", "--kinds", "x=count"): "the column has a kind already",
+        ("--kinds", "x=positive", "--numeric"): "leave --kinds and --order out",
+        ("--kinds", "x=positive", "-m", "bayesian-pca", "--checkpoint", "c"): "columns as numbers",
+    }.items():  # fmt: skip
+        ran = call("impute", "t.csv", *options)
+        assert ran.code in (2, 5), ran.err
+        assert said in ran.err, options
+        assert ran.err.count("Error: ") == 1
+
+
+def test_a_level_that_the_order_has_is_not_taken_for_a_misspelt_one(folder: Path) -> None:
+    write({"school": [("P", "S", "PS")[i % 3] for i in range(N)]})
+    ran = call("impute", "t.csv", "--order", "school=P,PS")
+    assert ran.code == 2
+    assert 'the column also holds "S"\n' in ran.err
+
+
+@pytest.mark.parametrize("model", ["isomap", "pca", "whitener"])
+def test_models_of_numbers_set_text_aside_with_a_note(folder: Path, model: str) -> None:
+    write({"stage": with_gaps(GROUPS), "key": [f"P{i}" for i in range(N)]})
+    ran = call("fit", "t.csv", "-m", model, "-k", "1", "--json")
+    assert ran.code == 0, ran.err
+    facts = json.loads(ran.out)
+    assert facts["set_aside"] == {"stage": "text", "key": "identifier"}
+    assert facts["columns"] == ["x", "y"]
+    assert "Columns 2 numeric; set aside: stage (text), key (identifier)\n" in ran.err
+    # The identifier names the rows of what is written with the model.
+    assert call("transform", "model.egap", "t.csv").text.startswith("key,")
+
+
+def test_imputed_values_outside_what_was_observed_are_noted_for_gaussians(folder: Path) -> None:
+    """A log-normal column: numbers as numbers go below zero, and the kinds do not."""
+    write({"income": with_gaps(f"{np.exp(2 * v) + 0.01:.3f}" for v in X + Z)})
+    ran, rows, _ = impute("--numeric")
+    filled = [float(cell) for cell, gone in zip(column(rows, "income"), GONE, strict=True) if gone]
+    assert min(filled) < 0
+    assert "imputed values lie outside what was observed: income down to −" in ran.err
+    assert "income spans decades (0.0" in ran.err
+    assert "--kinds income=positive" in ran.err
+    assert "spans decades" not in call("fit", "t.csv", "--ignore", "income").err
+    ran, rows, _ = impute()
+    assert all(float(cell) > 0 for cell in column(rows, "income"))
+    assert "outside" not in ran.err
+
+
+def test_a_model_of_columns_of_every_kind_imputes_other_tables(folder: Path) -> None:
+    """By its file: the columns are found by name, and a level that the fit has not met refused."""
+    write({"stage": with_gaps(GROUPS), "alive": with_gaps(np.where(X > 0, "TRUE", "FALSE"))})
+    assert call("fit", "t.csv", "-m", "low-rank", "-k", "1", "-o", "m.egap").code == 0
+    once = call("impute", "t.csv", "-k", "1")
+    twice = call("impute", "t.csv", "--model", "m.egap")
+    assert once.out == twice.out
+    sure = call("impute", "t.csv", "--model", "m.egap", "--std").text.splitlines()
+    assert sure[0] == "x,y,stage,alive,x_sd,y_sd,stage_p,alive_p"
+    at = int(np.flatnonzero(GONE)[0])
+    assert 1 / 3 < float(sure[at + 1].split(",")[6]) < 1
+    draws = call("impute", "t.csv", "--model", "m.egap", "--draws", "2").text.splitlines()
+    assert [line.split(",")[0] for line in draws[1:]] == ["1"] * N + ["2"] * N
+    Path("new.csv").write_text("alive,stage,y,x\nTRUE,,0.5,1\n,high,,0.2\n")
+    ran = call("impute", "new.csv", "--model", "m.egap")
+    assert ran.code == 0, ran.err
+    assert all("" not in line.split(",") for line in ran.text.splitlines())
+    Path("new.csv").write_text("x,y,stage,alive\n1,2,hgih,TRUE\n")
+    refused = call("impute", "new.csv", "--model", "m.egap")
+    assert refused.code == 5
+    assert '"hgih" at row 1, column "stage"' in refused.err
+
+
+def test_parquet_keeps_the_types_of_its_columns(folder: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"x": X, "stage": pd.Categorical(GROUPS, ["low", "mid", "high"], True)})
+    frame["alive"] = pd.array(X > 0, dtype="boolean")
+    frame["when"] = pd.date_range("2024-01-01", periods=N)
+    frame["key"] = [f"P{i}" for i in range(N)]
+    frame.loc[GONE, ["stage", "alive"]] = None
+    frame.to_parquet("t.parquet")
+    ran = call("impute", "t.parquet", "-k", "1", "-o", "out.parquet", "--json")
+    assert ran.code == 0, ran.err
+    facts = json.loads(ran.out)
+    assert facts["set_aside"] == {"when": "dates", "key": "identifier"}
+    assert facts["kinds"] == {"x": "continuous", "stage": "ordinal", "alive": "binary"}
+    back = pd.read_parquet("out.parquet")
+    assert not back.isna().any().any()
+    assert back["stage"].dtype.ordered
+    pd.testing.assert_frame_equal(back[~GONE], frame[~GONE], check_dtype=False)
+
+
+def test_scores_ranks_and_predictions_of_columns_of_every_kind(folder: Path) -> None:
+    """Odd cells in the words of their column; levels among what a classifier learns from."""
+    alive = np.where(X > 0, "TRUE", "FALSE")
+    write({"stage": list(GROUPS), "alive": list(alive), "key": [f"P{i}" for i in range(N)]})
+    rows = Path("t.csv").read_text().splitlines()
+    where = int(np.flatnonzero(GROUPS == "low")[0])
+    cells = rows[where + 1].split(",")
+    rows[where + 1] = ",".join([*cells[:2], "high", *cells[3:]])
+    assert call("fit", "t.csv", "-m", "novelty", "-k", "1", "-o", "n.egap").code == 0
+    Path("odd.csv").write_text("\n".join(rows) + "\n")
+    ran = call("score", "n.egap", "odd.csv", "--json", "-o", "scores.csv", "--alpha", "0.5")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)["oddest"]
+    assert len(found) > 0
+    assert {"column", "value", "expected", "p"} == set(found[0]["cell"])
+    assert found[0]["id"]["key"].startswith("P")
+    assert Path("scores.csv").read_text().startswith("key,log_likelihood,p_value,outlier,")
+
+    ppca = call("fit", "t.csv", "-k", "1", "-o", "p.egap", "--json")
+    assert json.loads(ppca.out)["kinds"]["stage"] == "nominal"
+    assert "kinds: x continuous, y continuous, stage nominal" in call("inspect", "p.egap").text
+    scored = call("score", "p.egap", "t.csv")
+    assert "come with -m novelty" in scored.err
+
+    ranks = json.loads(call("rank", "t.csv", "--json").out)
+    assert list(ranks["criteria"]) == ["cross_validation"]
+    only = json.loads(call("rank", "t.csv", "--numeric", "--json").out)
+    assert only["set_aside"] == {"stage": "text", "key": "identifier"}
+    assert len(only["criteria"]) > 3
+
+    both = json.loads(
+        call("compare", "t.csv", "-m", "ppca:1", "-m", "fa:1", "--folds", "2", "--json").out
+    )
+    assert both["columns"] == ["x", "y", "stage", "alive"]
+    assert all(np.isfinite(one["log_likelihood"]) for one in both["models"])
+    one = json.loads(
+        call("compare", "t.csv", "-m", "ppca:1", "-m", "pca:1", "--folds", "2", "--json").out
+    )
+    assert one["columns"] == ["x", "y", "alive"]  # pca takes numbers, and both are to have the same
+
+    how = ("-m", "classifier", "--target", "stage", "-k", "1", "-o", "c.egap")
+    fitted = call("fit", "t.csv", *how)
+    assert fitted.code == 0, fitted.err
+    accuracy = json.loads(call("score", "c.egap", "t.csv", "--json").out)["accuracy"]
+    assert accuracy > 0.5
