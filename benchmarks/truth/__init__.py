@@ -1,0 +1,1 @@
+"""How far the answers can be trusted: coverage, levels, calibration, ranks; see `__main__`."""
