@@ -292,6 +292,61 @@ def test_values_stay_in_their_range():
     assert 0 <= low < high <= 100
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        ContinuousColumn(Margin(Log(2.0), 0.5, 1.3)),
+        ContinuousColumn(Margin(Logit(2.0, 5.0), -0.3, 2.0)),
+    ],
+)
+def test_values_near_an_open_end_are_as_far_out_as_the_end(column):
+    """0 of a logarithm is neither infinitely far away nor nearer than 1e-30."""
+    low, high = column.margin.family.range
+    x = low + np.concatenate([[0.0], np.geomspace(1e-300, 1e-20, 200), np.geomspace(1e-19, 1, 200)])
+    x = np.concatenate([x, high - np.geomspace(1.0, 1e-15, 50), [high]]) if high < np.inf else x
+    u = column.encode(x).exact[:, 0]
+    assert np.all(np.diff(u) >= 0)
+    assert np.all(np.isfinite(column.log_slope(x)))
+    near = np.abs(u) < 5.99  # there the map is that of the family
+    np.testing.assert_allclose(u[near], column.margin.forward(x[near]))
+    assert not near[0]
+    assert near[200:].any()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-155, 1e149])
+@pytest.mark.parametrize("family", ["identity", "rank", "yeo-johnson", "auto"])
+def test_units_however_extreme_change_nothing_but_the_values(family, scale):
+    """Squares of such numbers underflow or overflow."""
+    x = np.random.default_rng(3).standard_t(3, size=400)
+    share, at = np.array([0.025, 0.3, 0.9]), (np.zeros((3, 1)), np.ones((3, 1, 1)))
+    plain, scaled = (continuous_column(ColumnCells.of(x * s), family=family) for s in (1.0, scale))
+    expected = plain.quantile(share, *at)
+    # The power of a family is the minimum of a curve: known to the root of rounding.
+    np.testing.assert_allclose(scaled.quantile(share, *at) / scale, expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        scaled.log_slope(x * scale) + np.log(scale), plain.log_slope(x), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_one_value_between_atoms_is_not_far_from_them(unit):
+    x = unit * np.repeat([0.0, 1.5, 4.0], [30, 40, 30])
+    column = continuous_column(ColumnCells.of(x))
+    u = np.linspace(-3, 3, 601)
+    found = column.from_u(u[:, None], np.random.default_rng(0)) / unit
+    assert np.all(np.diff(found) >= 0)
+    assert set(found[[0, -1]]) == {0.0, 4.0}
+    assert found[300] == pytest.approx(1.5)
+    inside = (u > column.below) & (u < column.above)
+    assert np.min(found[inside]) == pytest.approx(0.0, abs=0.05)
+
+
+def test_one_whole_number_between_atoms_is_imputed_whole():
+    column = continuous_column(ColumnCells.of(np.repeat([0.0, 2.0, 5.0], [30, 40, 30])))
+    found = column.from_u(np.linspace(-3, 3, 601)[:, None], np.random.default_rng(0))
+    assert np.all(found == np.round(found))
+
+
 # How improbable a value is ----------------------------------------------------------------------
 
 MEAN, COV = np.array([[0.3], [-1.2], [0.0]]), np.array([0.5, 1.0, 2.5]).reshape(3, 1, 1)

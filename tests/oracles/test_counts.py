@@ -16,6 +16,7 @@ from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.maps import Identity, Margin
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
+from eigengap.models.gaussian.evidence import Counts
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 
@@ -52,6 +53,27 @@ def test_one_count_has_its_exact_likelihood(dispersion):
         mass = quad(density, centre - 10 * sd, centre + 10 * sd, epsabs=1e-14, limit=200)[0]
         expected = model.log_likelihood(alone[i : i + 1])[0] + np.log(mass)
         assert found[i] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("shape", [0.5, 14.0, 16.0, 1e4, 1e8, 1e12, 1e15])
+@pytest.mark.parametrize("y", [0, 1, 7, 500])
+def test_a_dispersion_near_zero_loses_no_digits(shape, y):
+    """Gamma(r + y) / Gamma(r) as a product: its logarithms are huge, and nearly the same."""
+    u = np.array([-20.0, -1.0, 0.0, 2.0, 8.0])
+    counts = Counts(np.full(5, float(y)), np.zeros(5), np.full(5, shape))
+    rising = np.sum(np.log1p(np.arange(y) / shape))
+    of_mean = y * u - (y + shape) * np.log1p(np.exp(u) / shape)
+    expected = rising + of_mean - gammaln(y + 1.0)
+    size = 1.0 + y * np.abs(u) + np.exp(u) + gammaln(y + 1.0)  # of the terms
+    assert np.all(np.abs(counts.log_density(u) - expected) <= 1e-13 * size)
+
+
+def test_a_dispersion_near_zero_is_poisson():
+    """To first order in 1 / shape, in the moments of u too."""
+    y, mean, variance = np.array([0.0, 3.0, 40.0]), np.array([0.5, 1.0, 3.0]), np.full(3, 0.4)
+    of = [Counts(y, np.zeros(3), np.full(3, r)).tilted(mean, variance) for r in (1e13, np.inf)]
+    for near, exact in zip(*of, strict=True):
+        assert near == pytest.approx(exact, rel=1e-9)
 
 
 def test_several_counts_of_known_loadings_against_quadrature():

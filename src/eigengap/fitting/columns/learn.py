@@ -19,6 +19,7 @@ from eigengap.models.columns.maps import Family, Identity, Log, Logit, Margin, Y
 
 ROUNDING = 1e-12  # of a share of weights
 BETWEEN = 1e-6  # of a row: two numbers of rows that differ by less are the same
+ENDS = (("least", "below"), ("largest", "above"))  # of an atom: its value, its threshold
 ATOM = 0.05  # share of the cells from which a bound is an atom, not a value like others
 FEWEST_IN_ATOM = 3.0  # cells; of 20 or fewer any one makes up a share as large
 POWERS = (0.0, 2.0)  # of Yeo and Johnson's family, a logarithm at both ends: beyond, x is infinite
@@ -60,15 +61,16 @@ def continuous_column(
         atoms |= {"least": least, "below": float(ndtri(share_low))}
     if has_high and len(inner.x):
         atoms |= {"largest": largest, "above": float(ndtri(1.0 - share_high))}
-    if least < largest and (not len(inner.x) or (atoms and np.ptp(inner.x) == 0.0)):
-        return _of_atoms(inner.x, least, largest, share_low, share_high, atoms)
-    if not len(inner.x) or np.ptp(inner.x) == 0.0:
-        inner, atoms, fractional = Weighted.of(cells), {}, facts.fractional
     step = 0.0 if fractional else 1.0
+    if least < largest and (not len(inner.x) or (atoms and np.ptp(inner.x) == 0.0)):
+        return _of_atoms(inner.x, least, largest, share_low, share_high, atoms, step)
+    if not len(inner.x) or np.ptp(inner.x) == 0.0:
+        inner, atoms = Weighted.of(cells), {}
+        step = 0.0 if facts.fractional else 1.0
     chosen = _family(inner, family, lower, upper)
     y = Weighted(chosen.forward(inner.x), inner.f)
     if not atoms:
-        centre, unit = y.mean, sqrt(y.variance) or 1.0
+        centre, unit = y.mean, y.sd or 1.0
         margin = Margin(chosen, centre, unit)
         score = (y.x - centre) / unit
         if family == "rank" or (family == "auto" and is_rejected(score, y.f)):
@@ -110,10 +112,13 @@ class Weighted:
         return float(np.average(self.x, weights=self.f))
 
     @property
-    def variance(self) -> float:
-        if self.f is None:
-            return float(np.var(self.x))
-        return float(np.average((self.x - self.mean) ** 2, weights=self.f))
+    def sd(self) -> float:
+        """In units of the farthest value, whose square may underflow or overflow."""
+        off = self.x - self.mean
+        unit = float(np.max(np.abs(off)))
+        if unit == 0.0 or not np.isfinite(unit):
+            return unit
+        return unit * sqrt(float(np.average((off / unit) ** 2, weights=self.f)))
 
     def sum_of(self, values: Array) -> float:
         """The sum of one number for each value."""
@@ -152,17 +157,28 @@ class Weighted:
 
 
 def _of_atoms(
-    inner: Array, least: float, largest: float, low: float, high: float, atoms: dict[str, Any]
+    inner: Array,
+    least: float,
+    largest: float,
+    low: float,
+    high: float,
+    atoms: dict[str, Any],
+    step: float,
 ) -> ContinuousColumn:
-    """Two atoms alone, or one value besides them, which lies amidst their thresholds."""
+    """Two atoms alone, or one value besides them, which lies amidst their thresholds.
+
+    At the threshold of the nearer atom a value is that of the atom.
+    """
     if not len(inner):
         cut = float(ndtri(low))
         atoms = {"least": least, "below": cut, "largest": largest, "above": cut}
         return ContinuousColumn(Margin(Identity(), 0.0, 1.0), **atoms)
     low = low if "least" in atoms else 0.0
     high = high if "largest" in atoms else 0.0
-    amidst = float(ndtri((low + 1.0 - high) / 2.0))
-    return ContinuousColumn(Margin(Identity(), float(inner[0]) - amidst, 1.0), **atoms)
+    amidst, x = float(ndtri((low + 1.0 - high) / 2.0)), float(inner[0])
+    units = [abs(x - atoms[key]) / abs(amidst - atoms[at]) for key, at in ENDS if key in atoms]
+    unit = min(units)
+    return ContinuousColumn(Margin(Identity(), x - unit * amidst, unit), step=step, **atoms)
 
 
 def _family(values: Weighted, asked: str, lower: float, upper: float) -> Family:
@@ -206,7 +222,7 @@ def candidates(
 def _power(values: Weighted) -> YeoJohnson:
     """Yeo and Johnson's family about the median, in units of the quartiles' range."""
     q1, centre, q3 = values.quantiles(np.array([0.25, 0.5, 0.75]))
-    unit = float(q3 - q1) / 1.349 or sqrt(values.variance)
+    unit = float(q3 - q1) / 1.349 or values.sd
     found = minimize_scalar(
         lambda p: -_log_likelihood(YeoJohnson(p, float(centre), unit), values),
         bounds=POWERS,
@@ -216,11 +232,11 @@ def _power(values: Weighted) -> YeoJohnson:
 
 
 def _log_likelihood(family: Family, values: Weighted) -> float:
-    """Of Gaussian y at its own mean and variance, less constants."""
-    variance = Weighted(family.forward(values.x), values.f).variance
-    if not variance > 0.0 or not np.isfinite(variance):
+    """Of Gaussian y at its own mean and standard deviation, less constants."""
+    sd = Weighted(family.forward(values.x), values.f).sd
+    if not sd > 0.0 or not np.isfinite(sd):
         return -inf
-    return values.sum_of(family.log_slope(values.x)) - 0.5 * values.n * log(variance)
+    return values.sum_of(family.log_slope(values.x)) - values.n * log(sd)
 
 
 def is_rejected(score: Array, frequency: Array | None = None) -> bool:

@@ -21,8 +21,8 @@ from eigengap.models.columns.column import BISECTIONS, TINY, Cells, Column, miss
 from eigengap.models.columns.maps import Margin
 from eigengap.models.gaussian.evidence import truncated
 
-# u of a value at the open end of a range, 0 of a logarithm for instance, where the map is infinite:
-# as far out as one of 1e9 values of a Gaussian.
+# At the open end of a range, 0 of a logarithm for instance, the map is infinite. Values there, and
+# those as near to the end, are as far out as one of 1e9 values of a Gaussian.
 FARTHEST = 6.0
 FARTHEST_ROOT = 38.0  # standard deviations, beyond which the density is 0
 
@@ -76,9 +76,7 @@ class ContinuousColumn(Column):
             first[censored, 0], second[censored, 0] = limits
         low, high = x <= self.least, x >= self.largest
         inner = ~(low | high | np.isnan(x))
-        with np.errstate(divide="ignore"):
-            u = self.margin.forward(x[inner])
-        exact[inner, 0] = np.where(np.isinf(u), np.copysign(FARTHEST, u), u)
+        exact[inner, 0] = self.margin.forward(self._off_the_ends(x[inner]))
         first[low], second[low] = -inf, self.below
         first[high], second[high] = self.above, inf
         return Cells(exact, first, second)
@@ -103,10 +101,19 @@ class ContinuousColumn(Column):
     def _range(self) -> tuple[float, float]:
         return self.margin.family.range
 
+    def _off_the_ends(self, x: Array) -> Array:
+        """Values at or near an open end are moved to where u is `FARTHEST` from 0."""
+        low, high = self._range
+        if low > -inf:
+            x = np.maximum(x, self.margin.inverse(np.array([-FARTHEST])))
+        if high < inf:
+            x = np.minimum(x, self.margin.inverse(np.array([FARTHEST])))
+        return x
+
     def log_slope(self, x: Array) -> Array:
         slope = np.zeros(len(x))
         inner = (x > self.least) & (x < self.largest)
-        slope[inner] = self.margin.log_slope(x[inner])
+        slope[inner] = self.margin.log_slope(self._off_the_ends(x[inner]))
         return slope
 
     def value(self, mean: Array, cov: Array) -> Array:

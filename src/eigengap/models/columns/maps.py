@@ -152,8 +152,8 @@ class Margin:
         y = self.family.forward(x)
         if self.knots is None:
             return (y - self.centre) / self.unit
-        at, u = self.knots
-        inside = PchipInterpolator(at, u)(np.clip(y, at[0], at[-1]))
+        at, _ = self.knots
+        inside = self._curve((np.clip(y, at[0], at[-1]) - at[0]) / self.unit)
         beyond = np.minimum(y - at[0], 0.0) + np.maximum(y - at[-1], 0.0)
         return np.asarray(inside + beyond / self.unit)
 
@@ -161,24 +161,32 @@ class Margin:
         if self.knots is None:
             return self.family.inverse(self.centre + self.unit * u)
         at, knots = self.knots
-        y = _inverse_pchip(at, knots, np.clip(u, knots[0], knots[-1]))
+        score = _solved(self._curve, np.clip(u, knots[0], knots[-1]))
         beyond = np.minimum(u - knots[0], 0.0) + np.maximum(u - knots[-1], 0.0)
-        return self.family.inverse(y + self.unit * beyond)
+        return self.family.inverse(at[0] + self.unit * (score + beyond))
 
     def log_slope(self, x: Array) -> Array:
         slope = self.family.log_slope(x) - np.log(self.unit)
         if self.knots is None:
             return np.asarray(slope)
-        at, u = self.knots
+        at = self.knots[0]
         y = self.family.forward(x)
         inside = (y > at[0]) & (y < at[-1])
-        own = PchipInterpolator(at, u).derivative()(np.clip(y, at[0], at[-1]))
-        return np.where(inside, np.log(np.maximum(own, 1e-300)) + self.family.log_slope(x), slope)
+        own = self._curve.derivative()((np.clip(y, at[0], at[-1]) - at[0]) / self.unit)
+        corrected: Array = np.where(inside, slope + np.log(np.maximum(own, 1e-300)), slope)
+        return corrected
+
+    @property
+    def _curve(self) -> PchipInterpolator:
+        """u of (y - y_0) / unit, between the knots: products of differences of y may overflow."""
+        assert self.knots is not None
+        at, u = self.knots
+        return PchipInterpolator((at - at[0]) / self.unit, u)
 
 
-def _inverse_pchip(at: Array, knots: Array, u: Array) -> Array:
-    """Solve the interpolant for y, by bisection within the knots that enclose u."""
-    curve = PchipInterpolator(at, knots)
+def _solved(curve: PchipInterpolator, u: Array) -> Array:
+    """Where the increasing curve reaches u, by bisection between the knots that enclose it."""
+    at, knots = curve.x, curve(curve.x)
     k = np.clip(np.searchsorted(knots, u) - 1, 0, len(at) - 2)
     low, high = at[k], at[k + 1]
     for _ in range(52):

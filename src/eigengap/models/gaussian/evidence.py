@@ -182,9 +182,8 @@ class Counts:
         log_mean = np.minimum(u + self.log_size, LARGEST_LOG)
         poisson = y * log_mean - np.exp(log_mean)
         finite = np.where(np.isinf(r), 1.0, r)
-        total = np.logaddexp(np.log(finite), log_mean)
-        binomial = gammaln(y + finite) - gammaln(finite) + finite * np.log(finite)
-        binomial += y * log_mean - (y + finite) * total
+        binomial = y * log_mean - (y + finite) * np.logaddexp(0.0, log_mean - np.log(finite))
+        binomial += _log_rising(finite, y)
         return np.where(np.isinf(r), poisson, binomial) - gammaln(y + 1.0)
 
     def _slopes(self, u: Array) -> tuple[Array, Array]:
@@ -207,9 +206,8 @@ class Counts:
             return fall + poisson, by + by_poisson
         finite = np.where(is_poisson, 1.0, r)
         share, total = mean / (finite + mean), self.y + finite
-        larger = 1.0 + share * grown
-        binomial = total * (np.log(larger) - share * s)
-        by_binomial = total * share * ((1.0 + grown) / larger - 1.0)
+        binomial = total * (np.log1p(share * grown) - share * s)
+        by_binomial = total * share * grown * (1.0 - share) / (1.0 + share * grown)
         fall = fall + np.where(is_poisson, poisson, binomial)
         return fall, by + np.where(is_poisson, by_poisson, by_binomial)
 
@@ -253,3 +251,20 @@ class Counts:
                 break
             s = np.where(far, s - (fall - half) / np.where(far, by, 1.0), s)
         return s
+
+
+STIRLING = 15.0  # from here on four terms of Stirling's series give ln Gamma to 2e-14
+
+
+def _log_rising(r: Array, y: Array) -> Array:
+    """ln [Gamma(r + y) / (Gamma(r) r^y)], without the difference of two large logarithms."""
+    far = np.maximum(r, STIRLING)
+    by_series = (y + far - 0.5) * np.log1p(y / far) - y + _stirling(y + far) - _stirling(far)
+    plain = gammaln(r + y) - gammaln(r) - y * np.log(r)
+    return np.where(r >= STIRLING, by_series, plain)
+
+
+def _stirling(z: Array) -> Array:
+    """ln Gamma(z) - ((z - 1/2) ln z - z + ln(2 pi) / 2)."""
+    w = 1.0 / (z * z)
+    return np.asarray((1.0 / 12.0 - w * (1.0 / 360.0 - w * (1.0 / 1260.0 - w / 1680.0))) / z)
