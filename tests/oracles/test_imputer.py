@@ -226,10 +226,38 @@ def test_bounds_hold_in_fills_intervals_and_draws():
     imputer = LowRankImputer(FactorAnalysis(1), bounds=(0, None)).fit(X)
     low, high = imputer.intervals(X)
     tables = [imputer.transform(X), low, high, *imputer.sample_imputations(X, 3, random_state=0)]
-    assert LowRankImputer(FactorAnalysis(1)).fit(X).intervals(X)[0].min() < 0  # else no test
+    free = LowRankImputer(FactorAnalysis(1), bounds=(None, None)).fit(X)
+    assert free.intervals(X)[0].min() < 0  # else no test
     assert all(np.nanmin(table) >= 0 for table in tables)
     missing = np.isnan(X)
     assert np.mean(tables[3][missing] == 0) == 0  # reflected, not piled up at the bound
+
+
+def test_what_was_never_negative_is_not_imputed_below_zero():
+    """Lengths, volumes: a Gaussian knows no zero. Whole numbers from 1 on stay at 1."""
+    rng = np.random.default_rng(1)
+    U = rng.normal(size=(200, 1)) + 0.6 * rng.normal(size=(200, 4))
+    X = np.column_stack([np.exp(U[:, 0]), U[:, 1], 1 + np.round(np.exp(U[:, 2])), U[:, 3] - 20])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    imputer = LowRankImputer(FactorAnalysis(1)).fit(X)
+    np.testing.assert_array_equal(imputer.bounds_[0], [0, -np.inf, 1, -np.inf])
+    assert np.all(np.isinf(imputer.bounds_[1]))
+    low, high = imputer.intervals(X)
+    for table in (imputer.transform(X), low, high, *imputer.sample_imputations(X, 2)):
+        assert np.nanmin(table[:, 0]) >= 0
+        assert np.nanmin(table[:, 2]) >= 1
+    for free in ({"columns": "numeric"}, {"bounds": (None, None)}):
+        assert np.all(np.isinf(LowRankImputer(FactorAnalysis(1), **free).fit(X).bounds_))
+
+
+def test_a_column_alone_is_imputed_by_its_own_distribution():
+    """No other column can say anything; a Gaussian of log-normal values reaches below 0."""
+    x = np.exp(1.2 * np.random.default_rng(0).normal(size=400))
+    imputer = LowRankImputer().fit(x[:, None])
+    assert "alone" in imputer.choice_.summary
+    low, high = (end[0, 0] for end in imputer.intervals(np.array([[np.nan]]), level=0.9))
+    assert low == pytest.approx(np.quantile(x, 0.05), rel=0.25)
+    assert high == pytest.approx(np.quantile(x, 0.95), rel=0.25)
 
 
 def test_bounds_of_the_data_and_of_columns():

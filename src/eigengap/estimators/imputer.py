@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from math import nan
+from math import inf, nan
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -125,6 +125,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Bounds of imputed values; "data" is the range observed in `fit`. None for low or high is
         no bound. Imputed values and ends of intervals are clipped, which cannot take them farther
         from a truth within the bounds; random draws are reflected, which does not pile them up.
+        With the default, numbers none of which was negative in `fit` stay at 0 or above (whole
+        ones from 1 on at 1), unless columns="numeric".
     add_indicator : bool, default=False
         Whether `transform` appends a 0/1 column for each column that had missing values in `fit`.
     tol : float, default=1e-2
@@ -278,6 +280,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         is_number = np.ones(source.n_features, dtype=bool)
         whole = self._whole(X, source.names, values, is_number)
         bounds = self._bounds(X, source.names, values, is_number)
+        if self.bounds is None and self.columns != "numeric":
+            bounds[0] = np.maximum(bounds[0], _floors(values))
         _require_whole_numbers(whole, bounds, source.names)
         choice, best, std_factors = self._chosen(values, weight, source.names)
         # A model of our own is stopped early on purpose; codes are looked for above.
@@ -385,6 +389,11 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         best = search.best()
         choice, std_factors = search.chosen(best), held_out.std_factors(best.fits)
         learned = self._maps(values, weight)
+        if learned is not None and values.shape[1] == 1:
+            chosen = Trial(MODEL, 0, inf)
+            summary = f"{chosen}: one column alone, by the distribution of its values"
+            choice = ImputationChoice((), chosen, 1.0, 0, summary)
+            return choice, self._behind_columns(MODEL, 0, "auto"), certain
         if learned is None or not np.isfinite(best.trial.error):
             return choice, best.estimator, std_factors
         options = EMOptions(**self._steps)
@@ -701,6 +710,13 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     n_components_ = property(lambda self: getattr(self.estimator_, "n_components_", None))
     n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))
+
+
+def _floors(values: Array) -> Array:
+    """(d,) least imputed values of columns of numbers: the rule of columns behind maps."""
+    least = np.nanmin(values, axis=0)
+    is_whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
+    return np.where(least < 0.0, -np.inf, np.minimum(least, is_whole))
 
 
 def _dense(source: Source) -> Array:
