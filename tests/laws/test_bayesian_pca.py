@@ -314,3 +314,18 @@ def test_one_step_is_told():
         model = BayesianPCA(max_iter=1).fit(X)
     assert not model.converged_
     assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("columns", ["numeric", "auto"])
+def test_a_fit_out_of_steps_keeps_no_component_without_loadings(columns):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 1)) @ rng.normal(size=(1, 10)) + 0.5 * rng.normal(size=(150, 10))
+    X[:, :3] = X[:, :3] > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = BayesianPCA(8, noise="diagonal", max_iter=30, columns=columns).fit(X)
+    bayesian = model.bayesian_
+    of_mean = np.sum(bayesian.W**2, axis=0)
+    uncertain = np.einsum("jqq->q", bayesian.cov[:, :-1, :-1])
+    assert np.all(of_mean >= 0.1 * (of_mean + uncertain))
+    assert model.n_components_ < 8

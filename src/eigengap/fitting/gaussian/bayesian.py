@@ -215,16 +215,27 @@ class BayesianProblem(Problem[VariationalPosterior]):
         decisive: float | None,
         before: Trace | None = None,
     ) -> Run[VariationalPosterior]:
-        """Updates until they rest and no component is switched off, after those of `before`."""
+        """Updates until they rest and no component is switched off, after those of `before`.
+
+        A fit that is out of steps switches off those that are irrelevant all the same.
+        """
         trace = Trace() if before is None else before
         while True:
             left = replace(options, max_iter=options.max_iter - len(trace))
             run = self.run(posterior, left)
             trace = trace.then(run.trace)
+            if len(trace) >= options.max_iter:
+                return self._without_irrelevant(replace(run, trace=trace))
             smaller = self._with_fewer(run.parameters, run.objective, decisive)
-            if smaller is None or len(trace) >= options.max_iter:
+            if smaller is None:
                 return replace(run, trace=trace)
             posterior = smaller
+
+    def _without_irrelevant(self, run: Run[VariationalPosterior]) -> Run[VariationalPosterior]:
+        while (smaller := self._with_fewer(run.parameters, run.objective, None)) is not None:
+            value = elbo(self.expected(smaller.coefficients()), smaller, self.prior)
+            run = replace(run, parameters=smaller, objective=value)
+        return run
 
     def _with_fewer(
         self, posterior: VariationalPosterior, elbo: float, decisive: float | None
