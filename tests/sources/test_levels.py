@@ -171,6 +171,45 @@ def test_imputed_codes_go_back_into_the_types_of_the_frame(library):
         assert not any(schema.missing_cells(found).ravel())
 
 
+def _in_pyarrow(cells, categories, ordered):
+    at = [None if cell is None else categories.index(cell) for cell in cells]
+    column = pa.DictionaryArray.from_arrays(pa.array(at, pa.int8()), categories, ordered=ordered)
+    return pa.table({"size": column})
+
+
+NARROW = {
+    "pandas": lambda cells, categories: pd.DataFrame({"size": pd.Categorical(cells, categories)}),
+    "ordered": lambda cells, categories: pd.DataFrame(
+        {"size": pd.Categorical(cells, categories, ordered=True)}
+    ),
+    "polars": lambda cells, categories: pl.DataFrame(
+        {"size": pl.Series(cells, dtype=pl.Enum(categories))}
+    ),
+    "pyarrow": lambda cells, categories: _in_pyarrow(cells, categories, False),
+    "pyarrow, ordered": lambda cells, categories: _in_pyarrow(cells, categories, True),
+}
+
+
+@pytest.mark.parametrize("categories", [["M"], ["M", "other"], ["L", "M"]])
+@pytest.mark.parametrize("library", NARROW)
+def test_a_type_without_a_level_of_the_fit_gets_it(library, categories):
+    """New rows may have a type made of the levels that occur in them."""
+    make = NARROW[library]
+    schema = Schema.of(make(["S", "M", "L"], ["S", "M", "L"]))
+    X = make(["M", None, None], categories)
+    codes = [schema.columns[0].levels.index(level) for level in ("M", "S", "L")]
+    values, imputed = np.array(codes, dtype=float)[:, None], np.array([[False], [True], [True]])
+    found = schema.decode(X, values, imputed)
+    column = found["size"]
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    assert cells == ["M", "S", "L"]
+    assert type(found) is type(X)
+    own = Schema.of(found).columns[0]
+    assert own.holds == Schema.of(X).columns[0].holds
+    if own.holds == "ordered":
+        assert own.levels[:3] == ("S", "M", "L")
+
+
 def test_numbers_that_the_type_cannot_hold_make_a_column_of_floats():
     X = pd.DataFrame({"x": pd.array([1, None], dtype="Int64"), "c": ["a", "b"]})
     values = np.array([[1.0, 0.0], [1.5, 1.0]])

@@ -9,7 +9,7 @@ What a schema is learned from (`Contents`) merges, so that a table may come in p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import nan
@@ -686,16 +686,32 @@ def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[n
             return type(native)(cells, index=native.index)
         return nw.new_series("", cells, backend=series.implementation).to_native()
     if hasattr(native, "iloc"):
-        return type(native)(cells, index=native.index, dtype=native.dtype)
+        dtype = native.dtype
+        if series.dtype in (nw.Categorical, nw.Enum):
+            dtype = type(dtype)(_with_levels(dtype.categories, own, cells), ordered=dtype.ordered)
+        return type(native)(cells, index=native.index, dtype=dtype)
     if library_of(native) == "pyarrow":
         import pyarrow
         import pyarrow.compute
 
         if pyarrow.types.is_dictionary(native.type):  # with its levels in their order
             coded = native.unify_dictionaries().chunk(0).dictionary
+            coded = pyarrow.array(_with_levels(coded.to_pylist(), own, cells), type=coded.type)
             at = pyarrow.compute.index_in(pyarrow.array(cells, type=coded.type), coded)
             at = at.cast(native.type.index_type)
             made = pyarrow.DictionaryArray.from_arrays(at, coded, ordered=native.type.ordered)
             return pyarrow.chunked_array([made])
         return pyarrow.chunked_array([pyarrow.array(cells, type=native.type)])
-    return type(native)("", cells, dtype=native.dtype)
+    dtype = native.dtype
+    if series.dtype == nw.Enum:
+        dtype = type(dtype)(_with_levels(dtype.categories, own, cells))
+    return type(native)("", cells, dtype=dtype)
+
+
+def _with_levels(categories: Iterable[Any], own: ColumnType, cells: Iterable[Any]) -> list[Any]:
+    """The categories of a column, after those of the fit in their order if cells need one more."""
+    known = list(categories)
+    if all(_is_null(cell) or cell in known for cell in cells):
+        return known
+    levels = [own.level(float(code)) for code in range(len(own.levels))]
+    return [*levels, *(each for each in known if each not in levels)]
