@@ -179,6 +179,22 @@ def test_level_probabilities_are_frequencies():
         np.testing.assert_allclose(found[i], frequency, atol=0.02)  # filtering is approximate
 
 
+@pytest.mark.parametrize("share", [1e-10, 1e-17, 1e-100])
+def test_a_level_of_next_to_no_weight_has_its_share(share):
+    """1 - 1e-17 is 1, whose quantile is infinite."""
+    for counts in ([share, 3.0, 5.0], [3.0, share, 5.0], [5.0, 3.0, share]):
+        total = sum(counts)
+        ordinal = OrdinalColumn.of_shares(np.array(counts))
+        assert np.all(np.diff(ordinal.thresholds) > 0)
+        assert np.all(np.isfinite(ordinal.thresholds[1:-1]))
+        if counts[1] != share:  # between two others a share is no less than rounding
+            rare = -ordinal.thresholds[2] if counts[2] == share else ordinal.thresholds[1]
+            assert norm.logcdf(rare) == pytest.approx(np.log(share / total), rel=1e-9)
+        nominal = NominalColumn.of_counts(np.array(counts))
+        assert np.all(np.isfinite(nominal.thresholds))
+        assert norm.logcdf(nominal.thresholds[-1]) == pytest.approx(np.log(share / 3.0), rel=1e-6)
+
+
 def test_ordinal_probabilities_and_quantiles_agree():
     column = OrdinalColumn.of_shares(np.array([10.0, 30.0, 40.0, 20.0]))
     mean, cov = np.linspace(-2, 2, 9)[:, None], np.full((9, 1, 1), 0.5)

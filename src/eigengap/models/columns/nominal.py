@@ -40,7 +40,7 @@ class NominalColumn(LevelColumn):
         order = np.argsort(-counts, kind="stable")
         yes = counts[order]
         asked = np.cumsum(yes[::-1])[::-1]
-        return cls(levels, order, ndtri(1.0 - yes[:-1] / asked[:-1]))
+        return cls(levels, order, ndtri(asked[1:] / asked[:-1]))
 
     @property
     def width(self) -> int:

@@ -18,6 +18,10 @@ from eigengap.models.columns.column import Cells, LevelColumn, missing, quantile
 from eigengap.models.gaussian.evidence import truncated
 
 
+# Of the interval of a level whose share is next to nothing, so that its ends differ as seen from u.
+LEAST_WIDTH = 1e-9
+
+
 @dataclass(frozen=True, eq=False)
 class OrdinalColumn(LevelColumn):
     """K levels by thresholds (K + 1,), which begin with -inf and end with inf."""
@@ -27,9 +31,14 @@ class OrdinalColumn(LevelColumn):
     @classmethod
     def of_shares(cls, counts: Array, levels: Array | None = None) -> OrdinalColumn:
         """From the (weighted) number of cells of each level (K,), all positive."""
-        below = np.cumsum(counts)[:-1] / np.sum(counts)
+        below, above = (np.cumsum(c)[:-1] / np.sum(c) for c in (counts, counts[::-1]))
+        # The lesser of the two shares: the other one loses digits, and may round to 1.
+        above = above[::-1]
+        thresholds = np.where(below < above, ndtri(below), -ndtri(above))
+        for k in range(1, len(thresholds)):
+            thresholds[k] = max(thresholds[k], thresholds[k - 1] + LEAST_WIDTH)
         levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
-        return cls(levels, np.concatenate([[-np.inf], ndtri(below), [np.inf]]))
+        return cls(levels, np.concatenate([[-np.inf], thresholds, [np.inf]]))
 
     @property
     def free_scale(self) -> bool:
