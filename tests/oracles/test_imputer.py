@@ -15,8 +15,16 @@ from eigengap import PPCA, FactorAnalysis
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.imputer import LowRankImputer
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.selection.gaussian_or_mapped import SHARES, QuantileLoss
-from eigengap.selection.imputation import std_factors
+from eigengap.selection.columns import ColumnRanks
+from eigengap.selection.gaussian_or_mapped import (
+    BAYESIAN,
+    MODEL,
+    SHARES,
+    Behind,
+    Contest,
+    QuantileLoss,
+)
+from eigengap.selection.imputation import ImputationChoice, Trial, std_factors
 from eigengap.selection.rank import search_ranks
 
 
@@ -248,6 +256,20 @@ def test_what_was_never_negative_is_not_imputed_below_zero():
         assert np.nanmin(table[:, 2]) >= 1
     for free in ({"columns": "numeric"}, {"bounds": (None, None)}):
         assert np.all(np.isinf(LowRankImputer(FactorAnalysis(1), **free).fit(X).bounds_))
+
+
+def test_a_choice_names_no_rank_that_the_fit_finds_itself():
+    ranks = ColumnRanks((0, 1), (-1.0, -0.9), 1)
+    of_factors = Behind(MODEL, 1, [], ranks, score=-0.8).choice(100).chosen
+    of_bayesian = Behind(BAYESIAN, 16, [], ranks, score=-0.5).choice(100).chosen
+    assert str(of_factors).startswith(f"{MODEL}, 1 component")
+    assert str(of_bayesian) == BAYESIAN
+
+
+def test_a_loss_above_that_of_the_columns_is_more_and_not_less():
+    choice = ImputationChoice((), Trial("PPCA", 1, 0.9), 1.0, 100, "PPCA, 1 component")
+    contest = Contest(1.04, 1.2, Trial(MODEL, 1, 1.0), 1)
+    assert "with 4 % more loss than by those of each column" in contest.added_to(choice).summary
 
 
 def test_a_column_alone_is_imputed_by_its_own_distribution():

@@ -401,7 +401,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         choice = contest.added_to(choice)
         if contest.is_mapped:
             chosen = choice.chosen
-            behind = self._behind_columns(chosen.model, chosen.n_components or 0, "auto")
+            behind = self._behind_columns(chosen.model, contest.n_components, "auto")
             return choice, behind, certain
         return choice, best.estimator, std_factors
 

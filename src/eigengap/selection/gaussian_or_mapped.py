@@ -30,7 +30,7 @@ from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.maps import Identity
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
-from eigengap.selection.columns import MOST_COMPONENTS, TIE, ColumnRanks, ColumnSearch
+from eigengap.selection.columns import TIE, ColumnRanks, ColumnSearch
 from eigengap.selection.imputation import FEW_HELD_OUT, HeldOut, ImputationChoice, Trial, Tried
 from eigengap.statistics.additive import Additive
 
@@ -100,6 +100,7 @@ class Contest:
     gaussian: float  # loss
     mapped: float
     trial: Trial  # of the latter
+    n_components: int  # of its model; the most of a Bayesian one
 
     @property
     def is_mapped(self) -> bool:
@@ -108,18 +109,22 @@ class Contest:
     def added_to(self, choice: ImputationChoice) -> ImputationChoice:
         """The choice among Gaussians, with what came of the comparison."""
         trials, losses = (*choice.trials, self.trial), (self.gaussian, self.mapped)
-        gain = [f"{100.0 * (1.0 - loss):.0f} %" for loss in losses]
+        gain = [_in_percent(1.0 - loss) for loss in losses]
         if not self.is_mapped:
             words = (
-                f"{choice.summary}; quantiles of held-out values are predicted with {gain[0]} less "
-                f"loss than by those of each column, and by {self.trial} with {gain[1]}"
+                f"{choice.summary}; quantiles of held-out values are predicted with {gain[0]} loss "
+                f"than by those of each column, and by {self.trial} with {gain[1]}"
             )
             return replace(choice, trials=trials, losses=losses, summary=words)
         words = (
-            f"{self.trial}: {gain[1]} less loss of predicted quantiles of held-out values than by "
+            f"{self.trial}: {gain[1]} loss of predicted quantiles of held-out values than by "
             f"the quantiles of each column; {choice.chosen} of the numbers as they are: {gain[0]}"
         )
         return replace(choice, trials=trials, chosen=self.trial, losses=losses, summary=words)
+
+
+def _in_percent(gain: float) -> str:
+    return f"{100.0 * abs(gain):.0f} % {'less' if gain >= 0.0 else 'more'}"
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,11 @@ class Behind:
     @property
     def is_bayesian(self) -> bool:
         return self.label == BAYESIAN
+
+    @property
+    def rank(self) -> int | None:
+        """None of Bayesian factor analysis, whose fit to the whole table finds its own."""
+        return None if self.is_bayesian else self.n_components
 
     @classmethod
     def of(cls, search: ColumnSearch, ranks: ColumnRanks, options: EMOptions) -> Behind:
@@ -153,14 +163,13 @@ class Behind:
         ranks = self.ranks
         first = ranks.scores[0] if ranks.scores else nan
 
-        def trial(label: str, q: int, score: float) -> Trial:
+        def trial(label: str, q: int | None, score: float) -> Trial:
             return Trial(label, q, float(np.exp(np.clip(first - score, -700.0, 700.0))))
 
         trials = [trial(MODEL, *each) for each in zip(ranks.tried, ranks.scores, strict=True)]
         if self.score is not None:
-            most = self.n_components if self.is_bayesian else MOST_COMPONENTS
-            trials.append(trial(BAYESIAN, most, self.score))
-        mine = (self.label, self.n_components)
+            trials.append(trial(BAYESIAN, None, self.score))
+        mine = (self.label, self.rank)
         chosen = next((t for t in trials if (t.model, t.n_components) == mine), None)
         if chosen is None:
             chosen = Trial(MODEL, self.n_components, inf)
@@ -213,9 +222,9 @@ def compare(
     ]
     at_median = iter(mapped)
     medians = [next(at_median)[SHARES.index(0.5)] if mask.any() else held_out.X for mask in masks]
-    trial = Trial(behind.label, behind.n_components, held_out.error(medians))
+    trial = Trial(behind.label, behind.rank, held_out.error(medians))
     report(trial)
-    return Contest(gaussian, loss(mapped), trial)
+    return Contest(gaussian, loss(mapped), trial, behind.n_components)
 
 
 def _gaussian(fitted: Any, rows: Array, std_factors: Array) -> list[Array]:

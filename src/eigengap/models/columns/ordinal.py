@@ -17,7 +17,6 @@ from eigengap.linalg import Array
 from eigengap.models.columns.column import Cells, LevelColumn, missing, quantile_of_u
 from eigengap.models.gaussian.evidence import truncated
 
-
 # Of the interval of a level whose share is next to nothing, so that its ends differ as seen from u.
 LEAST_WIDTH = 1e-9
 
