@@ -150,3 +150,14 @@ class Bare:
 def test_estimators_of_other_packages_get_arrays():
     fitted = eg.LowRankImputer(Bare()).fit(heywood())
     assert fitted.estimator_.kinds == [np.ndarray]
+
+
+def test_the_summary_of_an_imputer_of_skewed_numbers_names_its_columns():
+    """Behind maps too, whose model is fitted to bare rows."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(np.exp(rng.normal(size=(60, 4))), columns=["girth", "height", "w", "volume"])
+    X["volume"] = X["girth"] ** 2 * X["height"]
+    imputer = eg.LowRankImputer(n_components=2).fit(X.mask(rng.random(X.shape) < 0.1))
+    assert set(imputer.kinds_.values()) == {"continuous"}
+    assert 'Heywood case: the factors explain columns "girth"' in str(imputer.summary())
+    assert not hasattr(imputer.estimator_, "feature_names_in_")

@@ -287,10 +287,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         # A model of our own is stopped early on purpose; codes are looked for above.
         early = EARLY if isinstance(self.estimator, str) else ()
         with without(SentinelWarning, FewCellsWarning, *early):
-            if _takes_kinds(best):
-                fitted = best.fit(values, sample_weight=weight)
-            else:
-                fitted = fit_rows(best, values, source.names, weight=weight)
+            fitted = fit_rows(best, values, source.names, weight=weight)
         warn_of_few(source, int(np.max(getattr(fitted, "n_components_", 0))))
         keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.choice_, self.std_factors_ = fitted, choice, std_factors
@@ -754,10 +751,6 @@ def _extremes(source: Source, table: CodedTable) -> Array:
         if facts.fractional and ends_are_whole:
             found[2, j] = facts.least + 0.5
     return found
-
-
-def _takes_kinds(estimator: Any) -> bool:
-    return bool(getattr(estimator, "columns", "numeric") != "numeric")
 
 
 def _require_numbers(

@@ -127,6 +127,11 @@ class CodedTable:
         learned = learn_columns(rows, survey, kinds, holds, details.cells(known))
         return cls(schema, kinds, learned, library_of(X), details.sizes), source
 
+    def without_names(self) -> CodedTable:
+        """As learned from bare rows."""
+        columns = tuple(replace(own, name=None) for own in self.schema.columns)
+        return replace(self, schema=replace(self.schema, columns=columns))
+
     # Rows, in and out ----------------------------------------------------------------------
 
     def source(self, X: Any) -> Source:

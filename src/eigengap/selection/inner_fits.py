@@ -34,4 +34,6 @@ def fit_rows(
         return estimator.fit(values, *y, **{k: v for k, v in given.items() if v is not None})
     estimator.fit(ArraySource(values, weight=weight, cell_sd=cell_sd, names=names), *y)
     estimator.__dict__.pop("feature_names_in_", None)
+    if (table := estimator.__dict__.get("table_")) is not None:  # with columns of several kinds
+        estimator.table_ = table.without_names()
     return estimator

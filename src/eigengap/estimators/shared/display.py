@@ -301,10 +301,12 @@ def _columns(estimator: Any, at: Sequence[int]) -> str:
     Of columns of several kinds they are the variables behind them.
     """
     table = getattr(inner(estimator), "table_", None)
-    if table is not None:
-        return named_columns(table.underlying_names, at)
-    d = int(estimator.n_features_in_)
     names = getattr(estimator, "feature_names_in_", None)
+    if table is not None and (table.names is not None or names is None):
+        return named_columns(table.underlying_names, at)
+    if table is not None:  # of bare numbers, fitted inside: one variable for each
+        at = [table.used[j] for j in at]
+    d = int(estimator.n_features_in_)
     features, targets = [j for j in at if j < d], [j - d for j in at if j >= d]
     known = None if names is None else list(map(str, names))
     parts = [named_columns(known, features)] if features else []
