@@ -9,9 +9,11 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.stats import multivariate_normal, nbinom, norm, poisson
 
 import eigengap as eg
+from eigengap.fitting.columns.bayesian import fit_bayesian_columns
 from eigengap.fitting.columns.fit import fit_columns
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.fitting.columns.survey import ColumnCells
+from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.count import CountColumn
@@ -37,6 +39,14 @@ def correlations(model):
     C = model.covariance()
     sd = np.sqrt(np.diag(C))
     return C / np.outer(sd, sd)
+
+
+def maximum_likelihood(source, columns, q, noise):
+    return fit_columns(source, columns, q, spec=Specification(noise))
+
+
+def variational(source, columns, q, noise):
+    return fit_bayesian_columns(source, columns, q, noise=noise)[1]
 
 
 def test_continuous_columns_without_a_map_are_factor_analysis():
@@ -68,6 +78,23 @@ def test_a_nominal_column_of_two_levels_is_binary():
     assert fits[0].log_likelihood == pytest.approx(fits[1].log_likelihood, abs=1e-6)
     one, two = (model.level_probabilities(X, 0) for model in models)
     np.testing.assert_allclose(one, two, atol=1e-4)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+@pytest.mark.parametrize("fit_of", [maximum_likelihood, variational])
+def test_a_question_that_no_cell_is_asked_is_as_its_prior(fit_of, noise):
+    """Cells that are held out may be all that had the last two levels of a column."""
+    rng = np.random.default_rng(3)
+    U = rng.normal(size=(200, 1)) + 0.7 * rng.normal(size=(200, 4))
+    X = np.digitize(U, [-0.3, 0.6]).astype(float)
+    rare = np.array([0.0, 0.0, 0.0, 2.0, 1.0])
+    counted = [np.append(shares(x), [0.0, 0.0]) + rare for x in X.T]
+    columns = Columns(tuple(NominalColumn.of_counts(counts) for counts in counted))
+    fit = fit_of(as_source(X), columns, 1, noise)
+    assert fit.converged
+    W = fit.model.W.reshape(4, 4)  # of four questions by column
+    np.testing.assert_allclose(W[:, 3], 0.0, atol=1e-6)
+    assert np.all(np.abs(W[:, :2]) > 0.5)
 
 
 def test_a_censored_column_is_tobit_regression():

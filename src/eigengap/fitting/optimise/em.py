@@ -231,6 +231,14 @@ def fall(before: float, after: float, cells: float) -> ObjectiveFellError:
     )
 
 
+def _not_finite(mapped: Mapped) -> ObjectiveFellError:
+    """The error of a step in which the objective or its image is not finite."""
+    if not np.isfinite(mapped.objective):
+        return ObjectiveFellError(f"the objective is {mapped.objective} in an EM step")
+    bad = int(np.count_nonzero(~np.isfinite(mapped.image)))
+    return ObjectiveFellError(f"{bad} parameters are not finite after an EM step")
+
+
 @dataclass(frozen=True, eq=False)
 class _Rules:
     """How one state leads to the next."""
@@ -254,8 +262,7 @@ class _Rules:
             mapped = nowhere  # an extrapolated point may lie where the model does not exist
         if not (np.isfinite(mapped.objective) and np.all(np.isfinite(mapped.image))):
             if is_plain:
-                fell = ObjectiveFellError(f"the objective is {mapped.objective} after an EM step")
-                return self._after_failure(state, fell)
+                return self._after_failure(state, _not_finite(mapped))
             mapped = nowhere
         return self._climb(state, mapped) if state.climbs else self._em(state, mapped)
 

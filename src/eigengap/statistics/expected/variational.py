@@ -284,9 +284,11 @@ def _rescaled(expected: Expected, mean: Array, free: FreeScale) -> Array:
 
     Where u may be multiplied by any number, so may w~ and the standard deviation of the noise
     together, and the bound is highest at tau = n / (squares - mean^T B): what parameter expansion
-    is to a probit model (Liu, Rubin and Wu 1998).
+    is to a probit model (Liu, Rubin and Wu 1998). A question that no cell was asked has no scale.
     """
-    residual = (expected.squares - np.einsum("kd,kd->d", mean, expected.B)) / expected.observed()
+    count = expected.observed()
+    residual = expected.squares - np.einsum("kd,kd->d", mean, expected.B)
+    residual = np.where(count > 0.0, residual / np.where(count > 0.0, count, 1.0), 1.0)
     unit = 1.0 / np.sqrt(np.maximum(residual, 1e-300))
     unit = np.clip(unit, 1.0 / LARGEST_STEP, LARGEST_STEP)
     return np.where(free.at, mean * unit, mean)
