@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.columns import Censored, Count, with_limits
+from eigengap.columns import Bounded, Censored, Count, with_limits
 from eigengap.exceptions import DataError
 
 
@@ -114,7 +114,7 @@ def test_what_is_refused():
         eg.FactorAnalysis(1, columns=KINDS).fit(table.assign(hours=0.0))
     model = eg.FactorAnalysis(1, columns=KINDS).fit(table)
     limits[5, 2] = 1.0
-    with pytest.raises(DataError, match="row 5 has a limit in column 2"):
+    with pytest.raises(DataError, match='row 5 has a limit in column "ph"'):
         model.transform(with_limits(table, upper=limits))
 
 
@@ -129,3 +129,49 @@ def test_text_that_is_a_limit():
     imputed = imputer.impute(table)["lead"].astype(float).to_numpy()
     assert np.all(imputed[cut] <= limit[cut])
     np.testing.assert_allclose(imputed[~cut], lead[~cut])
+
+
+@pytest.mark.parametrize("kind", ["positive", Bounded(0, 100), "ordinal", "nominal", "ignored"])
+@pytest.mark.parametrize("others", [{}, {"ph": "censored"}])
+def test_limits_of_columns_that_have_none_are_refused_by_row_and_column(kind, others):
+    table = river(60)[0][["lead", "zinc", "ph"]]
+    table["zinc"] = np.ceil(table["zinc"]).clip(upper=3.0)
+    kinds = {"zinc": kind, "lead": "positive", **others}
+    limits = np.full(table.shape, np.nan)
+    limits[4:, 1] = 2.0
+    for call in (
+        lambda: eg.FactorAnalysis(1, columns=kinds).fit(table, lower=limits),
+        lambda: eg.FactorAnalysis(1, columns=kinds).fit(table).impute(with_limits(table, limits)),
+    ):
+        with pytest.raises(DataError, match='row 4 has a limit in column "zinc", which is') as told:
+            call()
+        assert (told.value.row, told.value.column, told.value.name) == (4, 1, "zinc")
+
+
+def test_numbers_with_limits_are_censored_unless_they_are_asked_for():
+    """Few whole numbers with limits are no levels, whether the limits are text or tables."""
+    table, _ = river()
+    table["stage"] = np.random.default_rng(1).integers(4, size=len(table)) * 1.0
+    assert eg.FactorAnalysis(1, columns="auto").fit(table).kinds_["stage"] == "ordinal"
+    upper = np.full(table.shape, np.nan)
+    upper[:20, -1] = 1.0
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    text = table.assign(stage=table["stage"].astype(str))
+    text.loc[:19, "stage"] = "<1"
+    from_text = eg.FactorAnalysis(1, columns="auto").fit(text)
+    assert model.kinds_ == from_text.kinds_
+    assert model.kinds_["stage"] == "censored"
+    assert model.log_likelihood_ == pytest.approx(from_text.log_likelihood_, rel=1e-9)
+
+
+def test_limits_of_rows_of_weight_0_change_nothing():
+    table, lead = river()
+    upper = np.full(table.shape, np.nan)
+    upper[:, 0] = np.where(lead < 0.5, 0.5, np.nan)
+    more = pd.concat([table, table[:50].assign(lead=1e6)], ignore_index=True)
+    all_upper = np.vstack([upper, np.full((50, table.shape[1]), 1e-6)])
+    all_upper[len(table) :, 1:] = np.nan
+    weight = np.r_[np.ones(len(table)), np.zeros(50)]
+    one = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    two = eg.FactorAnalysis(1, columns="auto").fit(more, upper=all_upper, sample_weight=weight)
+    assert one.log_likelihood_ == pytest.approx(two.log_likelihood_, rel=1e-9)

@@ -103,25 +103,27 @@ class CodedTable:
         notes = [own.note for own in schema.columns]
         unasked = [own.holds_unasked for own in schema.columns]
         kinds = kinds_of(survey, unasked, n_levels, wanted, notes)
+        numbers = {j for j, held in enumerate(holds) if held == "numbers"}
+        kinds = censored_where_limited(kinds, bounds, numbers - wanted.keys())
         kinds = tuple(  # what is only a size is not in the model
             Ignored("it is a size") if j in sizes - wanted.keys() else kind
-            for j, kind in enumerate(censored_where_limited(kinds, bounds))
+            for j, kind in enumerate(kinds)
         )
         kinds = _censored(kinds, schema, wanted)
         used = _used(kinds)
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
         schema = schema.ignoring(set(range(len(kinds))) - {*used, *sizes})
-        details = Details.of(kinds, used, exposures, survey.rows)
+        details = Details.of(kinds, used, exposures, survey.rows, schema.names)
         source: Source
-        if details.n:
+        if details.n or bounds is not None:
             source = _detailed(rows, details, bounds, schema)
         else:
             source = table.columns_of(rows, schema, used)
         if survey.n_rows < 2:
             source.present().require_fit(min_rows=2)
         if bounds is not None:
-            known = source.collect()
+            known = _of_weight(source).collect()
         else:
             known = details.coded(*_parsed(survey.rows, schema))
         learned = learn_columns(rows, survey, kinds, holds, details.cells(known))
@@ -263,7 +265,7 @@ class CodedTable:
     @property
     def details(self) -> Details:
         """What cells of the columns that are used need besides values."""
-        return Details(tuple(self.used), self.kinds, self.sizes)
+        return Details(tuple(self.used), self.kinds, self.sizes, self.names)
 
     @property
     def n_features(self) -> int:
@@ -389,7 +391,7 @@ class _DetailedSource(DerivedSource):
     def __init__(self, parent: Source, details: Details, schema: Schema) -> None:
         super().__init__(parent, self._coded)
         self._details, self._schema = details, schema
-        self.names = details.names(schema.names)
+        self.names = details.names
         self.n_features = len(details.used) + details.n
 
     def _coded(self, block: Block) -> Block:
@@ -422,8 +424,7 @@ def _detailed(rows: Source, details: Details, bounds: Bounds | None, schema: Sch
         given = ~(np.isnan(bounds[0]) & np.isnan(bounds[1]))
         bounds = (np.where(given, bounds[0], parsed[0]), np.where(given, bounds[1], parsed[1]))
     coded = details.coded(values, parsed if bounds is None else bounds)
-    names = details.names(schema.names)
-    return ArraySource(coded.astype(rows.dtype), weight=rows.weight, names=names)
+    return ArraySource(coded.astype(rows.dtype), weight=rows.weight, names=details.names)
 
 
 def _parsed(rows: Array, schema: Schema) -> tuple[Array, Bounds | None]:

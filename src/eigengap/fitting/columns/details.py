@@ -7,7 +7,7 @@ are coded as a table in memory is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
+from eigengap.sources.wording import column
 
 Bounds = tuple[Array, Array]  # lower and upper limits (c, d), NaN where there is none
 
@@ -29,10 +30,16 @@ class Details:
     used: tuple[int, ...]
     kinds: tuple[Kind, ...]  # of all columns
     sizes: Mapping[int, Sizes]  # of columns of counts
+    columns: tuple[str, ...] | None = None  # names of all columns
 
     @classmethod
     def of(
-        cls, kinds: Sequence[Kind], used: Sequence[int], exposures: Mapping[int, int], values: Array
+        cls,
+        kinds: Sequence[Kind],
+        used: Sequence[int],
+        exposures: Mapping[int, int],
+        values: Array,
+        columns: tuple[str, ...] | None = None,
     ) -> Details:
         """`exposures` are the columns that hold the sizes of others; values (n, d)."""
         sizes = {j: Sizes(np.array([at]), None) for j, at in exposures.items()}
@@ -40,7 +47,7 @@ class Details:
         if by_total:
             total = Sizes.total(np.array(by_total), values)
             sizes |= dict.fromkeys(by_total, total)
-        return cls(tuple(used), tuple(kinds), sizes)
+        return cls(tuple(used), tuple(kinds), sizes, columns)
 
     @property
     def n(self) -> int:
@@ -55,8 +62,10 @@ class Details:
     def _width(self, j: int) -> int:
         return 2 if self.kinds[j].takes_limits else int(j in self.sizes)
 
-    def names(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Of the columns of coded rows, from those of the table."""
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns of coded rows."""
+        names = self.columns
         if names is None:
             return None
         own = [names[j] for j in self.used]
@@ -115,26 +124,32 @@ class Details:
 
     def _require_limits(self, bounds: Bounds, start: int) -> None:
         lower, upper = bounds
-        crossed = np.argwhere(lower > upper)
-        if len(crossed):
-            i, j = crossed[0].tolist()
-            raise DataError(
-                f"the lower limit {lower[i, j]:g} at row {start + i}, column {j}, exceeds the "
-                f"upper limit {upper[i, j]:g}",
-                row=start + i,
-                column=j,
-                value=float(lower[i, j]),
-            )
         given = _are_given(bounds)
         for j in np.flatnonzero(given.any(axis=0)).tolist():
             if j not in self.used or not self.kinds[j].takes_limits:
                 row = start + int(np.argmax(given[:, j]))
-                raise DataError(
-                    f"row {row} has a limit in column {j}, which is {self.kinds[j].word}. Make it "
+                raise self._refused(
+                    row,
+                    j,
+                    f"row {row} has a limit in column {{}}, which is {self.kinds[j].word}. Make it "
                     "Censored() in the columns= of the fit",
-                    row=row,
-                    column=j,
                 )
+        crossed = np.argwhere(lower > upper)
+        if len(crossed):
+            i, j = crossed[0].tolist()
+            raise self._refused(
+                start + i,
+                j,
+                f"the lower limit {lower[i, j]:g} at row {start + i}, column {{}}, exceeds the "
+                f"upper limit {upper[i, j]:g}",
+                float(lower[i, j]),
+            )
+
+    def _refused(self, row: int, j: int, text: str, value: float | None = None) -> DataError:
+        """The error, with the column's name in the place that the text leaves for it."""
+        name = None if self.columns is None else self.columns[j]
+        text = text.format(column(self.columns, j))
+        return DataError(text, row=row, column=j, name=name, value=value)
 
     @staticmethod
     def _require_sizes(x: Array, log_size: Array, j: int, start: int) -> None:
@@ -218,15 +233,23 @@ def without_limits(X: Any) -> tuple[Any, Bounds | None]:
     return (X.table, (X.lower, X.upper)) if isinstance(X, Limited) else (X, None)
 
 
-def censored_where_limited(kinds: Sequence[Kind], bounds: Bounds | None) -> tuple[Kind, ...]:
-    """The kinds, continuous columns of which any cell has a limit as censored ones."""
-    if bounds is None:
-        return tuple(kinds)
-    given = _are_given(bounds)
-    return tuple(
-        Censored(kind.transform) if at and type(kind) is Continuous else kind
-        for kind, at in zip(kinds, np.any(given, axis=0, keepdims=True)[0], strict=True)
-    )
+def censored_where_limited(
+    kinds: Sequence[Kind], bounds: Bounds | None, unasked: Collection[int]
+) -> tuple[Kind, ...]:
+    """The kinds, columns of numbers of which any cell has a limit as censored ones.
+
+    Those that are asked for stay as they are, unless they are continuous; `unasked` are the columns
+    of numbers whose kinds are not.
+    """
+    found = list(kinds)
+    limited = [] if bounds is None else np.flatnonzero(_are_given(bounds).any(axis=0)).tolist()
+    for j in limited:
+        kind = kinds[j]
+        if type(kind) is Continuous:
+            found[j] = Censored(kind.transform)
+        elif j in unasked:
+            found[j] = Censored()
+    return tuple(found)
 
 
 def _are_given(bounds: Bounds) -> NDArray[np.bool_]:
