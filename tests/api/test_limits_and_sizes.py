@@ -110,7 +110,7 @@ def test_what_is_refused():
         eg.FactorAnalysis(1).fit(table, lower=limits)
     with pytest.raises(ValueError, match="does not fit"):
         with_limits(table, lower=np.zeros((2, 2)))
-    with pytest.raises(DataError, match="has no size"):
+    with pytest.raises(DataError, match='row 0, column "hours", is no size'):
         eg.FactorAnalysis(1, columns=KINDS).fit(table.assign(hours=0.0))
     model = eg.FactorAnalysis(1, columns=KINDS).fit(table)
     limits[5, 2] = 1.0

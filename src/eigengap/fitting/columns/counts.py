@@ -105,7 +105,7 @@ class Sizes:
         x = values[:, self.at]
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.mean is None:
-                return np.asarray(np.log(x[:, 0]))
+                return np.where(x[:, 0] > 0.0, np.log(x[:, 0]), np.nan)
             observed = ~np.isnan(x)
             expected = observed @ self.mean
             total = np.maximum(np.where(observed, x, 0.0).sum(axis=1), LEAST_SIZE)
