@@ -110,7 +110,7 @@ def test_what_is_refused():
         eg.FactorAnalysis(1).fit(table, lower=limits)
     with pytest.raises(ValueError, match="does not fit"):
         with_limits(table, lower=np.zeros((2, 2)))
-    with pytest.raises(DataError, match="has no size"):
+    with pytest.raises(DataError, match='row 0, column "hours", is no size'):
         eg.FactorAnalysis(1, columns=KINDS).fit(table.assign(hours=0.0))
     model = eg.FactorAnalysis(1, columns=KINDS).fit(table)
     limits[5, 2] = 1.0
@@ -175,3 +175,18 @@ def test_limits_of_rows_of_weight_0_change_nothing():
     one = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
     two = eg.FactorAnalysis(1, columns="auto").fit(more, upper=all_upper, sample_weight=weight)
     assert one.log_likelihood_ == pytest.approx(two.log_likelihood_, rel=1e-9)
+
+
+def test_weights_count_in_the_sizes_of_rows():
+    """Three of a row are a row of weight 3, for the average row that totals are held against."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=150)
+    Y = rng.poisson(np.exp(z[:, None] * [0.3, -0.6, 0.5, 0.1] + [1, 2, 2, 3])).astype(float)
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    weight = np.where(z > 0, 3, 1)
+    kinds = dict.fromkeys(range(4), Count(size="total", dispersion=0))
+    how = {"columns": kinds, "tol": 1e-6}
+    weighted = eg.FactorAnalysis(1, **how).fit(Y, sample_weight=weight)
+    repeated = eg.FactorAnalysis(1, **how).fit(np.repeat(Y, weight, axis=0))
+    np.testing.assert_allclose(weighted.mean_, repeated.mean_, atol=1e-3)
+    np.testing.assert_allclose(weighted.score_samples(Y), repeated.score_samples(Y), atol=1e-3)

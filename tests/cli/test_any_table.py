@@ -491,7 +491,10 @@ def test_truth_values_stay_truth_values_where_a_model_takes_numbers(folder, word
     assert "smokes up to" not in ran.err
     assert call("fit", "t.csv", "-m", "ppca", "-k", "1", "--numeric", "-o", "t.egap").code == 0
     call("impute", "t.csv", "--model", "t.egap", "-o", "out.csv", "--force")
-    assert set(column(list(csv.reader(Path("out.csv").read_text().splitlines())), "smokes")) == {truth, other}
+    assert set(column(list(csv.reader(Path("out.csv").read_text().splitlines())), "smokes")) == {
+        truth,
+        other,
+    }
     call("impute", "t.csv", "--numeric", "-o", "out.npy")
     assert set(np.load("out.npy")[:, 2]) == {0.0, 1.0}
 

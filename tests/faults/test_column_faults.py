@@ -14,7 +14,7 @@ from sklearn.ensemble import IsolationForest
 
 import eigengap as eg
 from eigengap import PPCA, FactorAnalysis, LowRankImputer
-from eigengap.columns import Binary, Bounded, Continuous, Count, Ignored, Ordinal
+from eigengap.columns import Binary, Bounded, Censored, Continuous, Count, Ignored, Ordinal
 from eigengap.exceptions import DataError, InfiniteCellError, UnknownLevelError
 
 
@@ -185,6 +185,10 @@ def test_columns_that_are_not_there():
         lambda: Continuous("sqrt"),
         lambda: Bounded(1, 1),
         lambda: Bounded(0, float("nan")),
+        lambda: Bounded(0, np.inf),
+        lambda: Bounded(-np.inf, 1),
+        lambda: Bounded(2, 1),
+        lambda: Bounded(-1.5e308, 1.5e308),
         lambda: Count(-1.0),
         lambda: Ordinal(order="SML"),
         lambda: Ordinal(order=["S", "M", "S"]),
@@ -193,6 +197,95 @@ def test_columns_that_are_not_there():
 def test_kinds_that_make_no_sense(make):
     with pytest.raises(ValueError, match=r"must|more than once"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Bounded("a", 2), "lower must be a number, got 'a'"),
+        (lambda: Bounded(None, 1), "lower must be a number, got None"),
+        (lambda: Bounded(0, [1]), r"upper must be a number, got \[1\]"),
+        (lambda: Censored(below="0.1"), "below must be a number, got '0.1'"),
+        (lambda: Censored(above=None), "above must be a number, got None"),
+        (lambda: Count(dispersion=None), 'dispersion must be "auto", 0 or a positive .* got None'),
+        (lambda: Count(dispersion=[1.0]), r'dispersion must be "auto", .* got \[1.0\]'),
+        (lambda: Ordinal(order=[["S"], ["M"]]), "levels must be text, numbers or truth values"),
+    ],
+)
+def test_parameters_of_kinds_that_are_no_numbers_are_named(make, match):
+    with pytest.raises(TypeError, match=match):
+        make()
+
+
+@pytest.mark.parametrize("order", [[2.0, 0.0], ["low", "high"], [2, 0, 3]])
+def test_numbers_that_an_order_does_not_have(order):
+    X = _table()
+    first = int(np.argmax(X["grade"] == 1.0))
+    with pytest.raises(UnknownLevelError, match=r"not in order=") as caught:
+        _fit(X, {"grade": Ordinal(order=order)})
+    row = first if order != ["low", "high"] else int(np.argmax(X["grade"].notna()))
+    assert (caught.value.row, caught.value.name) == (row, "grade")
+
+
+# Sizes ------------------------------------------------------------------------------------------
+
+
+def _rates() -> pd.DataFrame:
+    return _table()[["x", "share", "visits"]].assign(hours=np.linspace(1.0, 3.0, 60))
+
+
+SIZED = {"visits": Count(size="hours")}
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+@pytest.mark.parametrize(
+    ("size", "match"),
+    [
+        (-2.0, '-2 at row 5, column "hours", is no size of the count in column "visits"'),
+        (0.0, '0 at row 5, column "hours", is no size of the count in column "visits"'),
+        (np.inf, 'inf at row 5, column "hours"'),
+    ],
+)
+def test_sizes_are_positive_also_where_the_count_is_missing(size, match, is_missing, tmp_path):
+    X, model = _rates(), FactorAnalysis(0, columns=SIZED).fit(_rates())
+    X.loc[5, "hours"] = size
+    X.loc[5, "visits"] = np.nan if is_missing else 2.0
+    X.to_csv(tmp_path / "rates.csv", index=False)
+    for refused in (lambda: FactorAnalysis(0, columns=SIZED).fit(X), lambda: model.impute(X)):
+        with pytest.raises(DataError, match=match) as caught:
+            refused()
+        assert (caught.value.row, caught.value.name) == (5, "hours")
+    if np.isfinite(size):
+        with pytest.raises(DataError, match=match):
+            FactorAnalysis(0, columns=SIZED).fit(tmp_path / "rates.csv")
+    weight = np.where(np.arange(60) == 5, 0.0, 1.0)
+    if np.isfinite(size):
+        for table in (X, tmp_path / "rates.csv"):
+            FactorAnalysis(0, columns=SIZED).fit(table, sample_weight=weight)
+
+
+def test_a_size_may_be_missing_where_the_count_is():
+    X = _rates()
+    X.loc[5, ["hours", "visits"]] = np.nan
+    assert FactorAnalysis(0, columns=SIZED).fit(X).impute(X).loc[5, "visits"] >= 0
+    X.loc[5, "visits"] = 2.0
+    with pytest.raises(DataError, match='row 5, column "visits", has no size: column "hours"'):
+        FactorAnalysis(0, columns=SIZED).fit(X)
+
+
+def test_a_total_that_may_be_a_column_is_refused():
+    X = _rates().rename(columns={"hours": "total"})
+    kinds = {"visits": Count(size="total")}
+    with pytest.raises(DataError, match=r'may mean the column "total" .* Count\(size=3\)'):
+        FactorAnalysis(0, columns=kinds).fit(X)
+    by_position = FactorAnalysis(0, columns={"visits": Count(size=3)}).fit(X)
+    by_name = FactorAnalysis(0, columns=SIZED).fit(_rates())
+    assert by_position.log_likelihood_ == by_name.log_likelihood_
+
+
+def test_a_column_is_not_its_own_size():
+    with pytest.raises(DataError, match='column "visits" is named as its own size'):
+        FactorAnalysis(0, columns={"visits": Count(size="visits")}).fit(_rates())
 
 
 EMPTY = {

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import eigengap as eg
@@ -91,6 +92,30 @@ def test_names_of_levels_change_nothing():
         fit_columns(as_source(X), columns, 1, TIGHT),
         fit_columns(as_source(renamed), others, 1, TIGHT),
     )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "Int64"])
+def test_numbers_in_an_order_that_is_named_are_as_text_in_it(dtype):
+    X = _ordered()
+    numbers = {"b": 1, "a": 2, "c": 3}
+    coded = X.assign(level=X["level"].map(numbers).astype(dtype))
+    text = eg.FactorAnalysis(1, columns={"level": Ordinal(order=["a", "b", "c"])}).fit(X)
+    number = eg.FactorAnalysis(1, columns={"level": Ordinal(order=[2, 1, 3])}).fit(coded)
+    assert number.levels_["level"] == (2, 1, 3)
+    assert number.log_likelihood_ == pytest.approx(text.log_likelihood_, rel=1e-9)
+    imputed, sd = number.impute(coded, return_std=True)
+    assert imputed.dtypes.equals(coded.dtypes)
+    assert imputed["level"].tolist() == text.impute(X)["level"].map(numbers).tolist()
+    assert sd["level"].isna().equals(X["level"].isna())  # another order is no scale
+
+
+def _ordered() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=80)
+    level = np.array(["a", "b", "c"])[np.digitize(z + 0.7 * rng.normal(size=80), [-0.5, 0.5])]
+    X = pd.DataFrame({"x": z, "y": z + 0.6 * rng.normal(size=80), "level": level})
+    X.loc[::7, "level"] = None
+    return X
 
 
 def test_a_reversed_ordinal_column_is_mirrored():

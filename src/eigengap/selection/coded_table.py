@@ -51,6 +51,7 @@ from eigengap.sources import (
     Schema,
     Source,
     column,
+    in_memory,
     in_memory_table,
     library_of,
     like,
@@ -114,7 +115,7 @@ class CodedTable:
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
         schema = schema.ignoring(set(range(len(kinds))) - {*used, *sizes})
-        details = Details.of(kinds, used, exposures, survey.rows, schema.names)
+        details = Details.of(kinds, used, exposures, survey.rows, survey.frequency, schema.names)
         source: Source
         if details.n or bounds is not None:
             source = _detailed(rows, details, bounds, schema)
@@ -179,6 +180,7 @@ class CodedTable:
         """Coded rows without details, with some value wherever a cell is known by its limits."""
         if not self.details.n:
             return source
+        source = in_memory(source)
         rows = source.collect()
         values = rows[:, : len(self.used)].copy()
         for k in range(len(self.used)):
@@ -289,8 +291,10 @@ class CodedTable:
 
     @property
     def has_levels(self) -> NDArray[np.bool_]:
-        """Which of the used columns hold levels, not numbers."""
-        return np.array([bool(self.schema.columns[j].levels) for j in self.used])
+        """Which of the used columns hold levels, not numbers in their own order."""
+        kinds = [self.kinds[j] for j in self.used]
+        reordered = [isinstance(kind, Ordinal) and kind.is_reordered for kind in kinds]
+        return np.array([bool(self.schema.columns[j].levels) for j in self.used]) | reordered
 
     @property
     def underlying_names(self) -> tuple[str, ...]:
@@ -395,11 +399,13 @@ class _DetailedSource(DerivedSource):
         self.n_features = len(details.used) + details.n
 
     def _coded(self, block: Block) -> Block:
-        return replace(block, values=self._of(block.values, block.start))
+        rows = np.asarray(block.values, dtype=np.float64)
+        parsed = _parsed(rows, self._schema)
+        return replace(block, values=self._details.checked(*parsed, block.start, block.weight))
 
-    def _of(self, values: Any, start: int = 0) -> Array:
+    def _of(self, values: Any) -> Array:
         rows = np.asarray(values, dtype=np.float64)
-        return self._details.coded(*_parsed(rows, self._schema), start)
+        return self._details.coded(*_parsed(rows, self._schema))
 
     def present(self) -> Source:
         parent = self._parent.present()
@@ -423,7 +429,8 @@ def _detailed(rows: Source, details: Details, bounds: Bounds | None, schema: Sch
     if bounds is not None and parsed is not None:
         given = ~(np.isnan(bounds[0]) & np.isnan(bounds[1]))
         bounds = (np.where(given, bounds[0], parsed[0]), np.where(given, bounds[1], parsed[1]))
-    coded = details.coded(values, parsed if bounds is None else bounds)
+    bounds = parsed if bounds is None else bounds
+    coded = details.checked(values, bounds, weight=rows.weight)
     return ArraySource(coded.astype(rows.dtype), weight=rows.weight, names=details.names)
 
 
@@ -441,12 +448,39 @@ def _exposures(wanted: Mapping[int, Kind], schema: Schema) -> dict[int, int]:
     """Of columns of counts whose rows have a size of their own: the column that holds it."""
     found = {}
     for j, kind in wanted.items():
-        if isinstance(kind, Count) and kind.size not in (None, TOTAL):
-            (found[j],) = resolve_columns([kind.size], schema.names, len(schema.columns))
-            if schema.columns[found[j]].holds != "numbers":
-                label = column(schema.names, found[j])
-                raise DataError(f"column {label} holds no numbers, so it is no size", column=j)
+        if not isinstance(kind, Count) or kind.size is None:
+            continue
+        if kind.size == TOTAL:
+            _require_no_column_total(schema)
+            continue
+        (at,) = resolve_columns([kind.size], schema.names, len(schema.columns))
+        label, name = column(schema.names, at), schema.columns[at].name
+        if at == j:
+            raise DataError(
+                f"column {label} is named as its own size. Name the column that holds the size of "
+                'each row, or size="total"',
+                column=at,
+                name=name,
+            )
+        if schema.columns[at].holds != "numbers":
+            raise DataError(
+                f"column {label} holds no numbers, so it is no size", column=at, name=name
+            )
+        found[j] = at
     return found
+
+
+def _require_no_column_total(schema: Schema) -> None:
+    """Refuse the word for the sum of a row where it may be meant for a column of that name."""
+    names = [own.name for own in schema.columns]
+    if TOTAL in names:
+        at = names.index(TOTAL)
+        raise DataError(
+            f'size="{TOTAL}" may mean the column {quote(TOTAL)} or the sum of each row. If the '
+            f"column holds the sizes, name it by its position, Count(size={at}); if not, rename it",
+            column=at,
+            name=TOTAL,
+        )
 
 
 def _of_weight(source: Source) -> Source:

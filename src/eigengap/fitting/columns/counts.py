@@ -94,8 +94,10 @@ class Sizes:
     mean: Array | None  # (k,) of their counts; None where the one column holds the sizes
 
     @classmethod
-    def total(cls, at: NDArray[np.intp], values: Array) -> Sizes:
-        return cls(at, np.nanmean(values[:, at], axis=0))
+    def total(cls, at: NDArray[np.intp], values: Array, frequency: Array | None = None) -> Sizes:
+        counts = values[:, at]
+        weight = np.where(np.isnan(counts), 0.0, 1.0 if frequency is None else frequency[:, None])
+        return cls(at, np.sum(weight * np.nan_to_num(counts), axis=0) / np.sum(weight, axis=0))
 
     def log_size(self, values: Array) -> Array:
         """(c,) of rows (c, d), NaN where it is not known.
@@ -105,7 +107,7 @@ class Sizes:
         x = values[:, self.at]
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.mean is None:
-                return np.asarray(np.log(x[:, 0]))
+                return np.where(x[:, 0] > 0.0, np.log(x[:, 0]), np.nan)
             observed = ~np.isnan(x)
             expected = observed @ self.mean
             total = np.maximum(np.where(observed, x, 0.0).sum(axis=1), LEAST_SIZE)

@@ -19,6 +19,7 @@ from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
 from eigengap.sources.wording import column
+from eigengap.wording import words
 
 Bounds = tuple[Array, Array]  # lower and upper limits (c, d), NaN where there is none
 
@@ -30,7 +31,7 @@ class Details:
     used: tuple[int, ...]
     kinds: tuple[Kind, ...]  # of all columns
     sizes: Mapping[int, Sizes]  # of columns of counts
-    columns: tuple[str, ...] | None = None  # names of all columns
+    labels: tuple[str, ...] | None = None  # names of all columns
 
     @classmethod
     def of(
@@ -39,15 +40,19 @@ class Details:
         used: Sequence[int],
         exposures: Mapping[int, int],
         values: Array,
-        columns: tuple[str, ...] | None = None,
+        frequency: Array | None,
+        labels: tuple[str, ...] | None,
     ) -> Details:
-        """`exposures` are the columns that hold the sizes of others; values (n, d)."""
+        """`exposures` are the columns that hold the sizes of others; values (n, d).
+
+        `frequency` (n,) is how often each row counts.
+        """
         sizes = {j: Sizes(np.array([at]), None) for j, at in exposures.items()}
         by_total = [j for j in used if isinstance(kinds[j], Count) and kinds[j].size == TOTAL]  # type: ignore[attr-defined]
         if by_total:
-            total = Sizes.total(np.array(by_total), values)
+            total = Sizes.total(np.array(by_total), values, frequency)
             sizes |= dict.fromkeys(by_total, total)
-        return cls(tuple(used), tuple(kinds), sizes, columns)
+        return cls(tuple(used), tuple(kinds), sizes, labels)
 
     @property
     def n(self) -> int:
@@ -65,13 +70,12 @@ class Details:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Of the columns of coded rows."""
-        names = self.columns
-        if names is None:
+        if self.labels is None:
             return None
-        own = [names[j] for j in self.used]
+        own = [self.labels[j] for j in self.used]
         for j in self.used:
             extra = ("lower limit", "upper limit") if self._width(j) == 2 else ("ln size",)
-            own += [f"{names[j]} ({each})" for each in extra[: self._width(j)]]
+            own += [f"{self.labels[j]} ({each})" for each in extra[: self._width(j)]]
         return tuple(own)
 
     def cells(self, rows: Array) -> dict[int, tuple[Array, Array]]:
@@ -92,10 +96,27 @@ class Details:
         start = len(self.used) + sum(widths[:k])
         return rows[:, start : start + widths[k]] if widths[k] else None
 
-    def coded(self, values: Array, bounds: Bounds | None = None, start: int = 0) -> Array:
-        """(c, d' + n) of rows (c, d), of which `start` is the number of the first."""
+    def checked(
+        self,
+        values: Array,
+        bounds: Bounds | None = None,
+        start: int = 0,
+        weight: Array | None = None,
+    ) -> Array:
+        """`coded` rows, of which `start` is the number of the first, if their details make sense.
+
+        Sizes of rows of weight 0 are not looked at.
+        """
         if bounds is not None:
             self._require_limits(bounds, start)
+        present = None if weight is None else weight > 0
+        for j in self.used:
+            if j in self.sizes:
+                self._require_sizes(values, j, start, present)
+        return self.coded(values, bounds)
+
+    def coded(self, values: Array, bounds: Bounds | None = None) -> Array:
+        """(c, d' + n) of rows (c, d)."""
         columns, details = [], []
         for j in self.used:
             x, kind = values[:, j], self.kinds[j]
@@ -103,9 +124,7 @@ class Details:
                 x, limits = self._limited(x, kind, None if bounds is None else bounds, j)
                 details.append(limits)
             elif j in self.sizes:
-                log_size = self.sizes[j].log_size(values)
-                self._require_sizes(x, log_size, j, start)
-                details.append(log_size[:, None])
+                details.append(self.sizes[j].log_size(values)[:, None])
             columns.append(x[:, None])
         return np.concatenate([*columns, *details], axis=1)
 
@@ -147,21 +166,40 @@ class Details:
 
     def _refused(self, row: int, j: int, text: str, value: float | None = None) -> DataError:
         """The error, with the column's name in the place that the text leaves for it."""
-        name = None if self.columns is None else self.columns[j]
-        text = text.format(column(self.columns, j))
-        return DataError(text, row=row, column=j, name=name, value=value)
+        text = text.format(column(self.labels, j))
+        return DataError(text, row=row, column=j, name=self._name(j), value=value)
 
-    @staticmethod
-    def _require_sizes(x: Array, log_size: Array, j: int, start: int) -> None:
-        bad = np.flatnonzero(~np.isnan(x) & ~np.isfinite(log_size))
-        if len(bad):
-            row = start + int(bad[0])
-            raise DataError(
-                f"the count at row {row}, column {j}, has no size: the column that holds it must "
-                "be positive there. Make the count missing (NaN), or give its size",
-                row=row,
-                column=j,
+    def _require_sizes(
+        self, values: Array, j: int, start: int, present: NDArray[np.bool_] | None
+    ) -> None:
+        """Refuse sizes that are not positive, and an observed count without any."""
+        own = self.sizes[j]
+        if own.mean is not None:
+            return
+        at = int(own.at[0])
+        size, count = values[:, at], values[:, j]
+        bad = (size <= 0.0) | np.isinf(size) | (np.isnan(size) & ~np.isnan(count))
+        rows = np.flatnonzero(bad if present is None else bad & present)
+        if not len(rows):
+            return
+        i, label = int(rows[0]), column(self.labels, at)
+        row = words().number(start + i)
+        if np.isnan(size[i]):
+            what = (
+                f"the count at row {row}, column {column(self.labels, j)}, has no size: column "
+                f"{label} is missing there. Give its size, or make the count missing (NaN)"
             )
+        else:
+            what = (
+                f"{size[i]:g} at row {row}, column {label}, is no size of the count in column "
+                f"{column(self.labels, j)}: sizes are positive numbers. Correct it, or make size "
+                "and count missing (NaN)"
+            )
+        where = {"row": start + i, "column": at, "name": self._name(at)}
+        raise DataError(what, **where, value=float(size[i]))  # type: ignore[arg-type]
+
+    def _name(self, j: int) -> str | None:
+        return None if self.labels is None else self.labels[j]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,17 @@ them all. Weights count as frequencies: a row of weight 2 is a row that occurs t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import DataError
+from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.fitting.columns.censored import censored_column
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.fitting.columns.survey import ColumnCells, Survey
@@ -52,6 +53,11 @@ class Fault(NamedTuple):
     at: int  # number of the observed value
 
 
+def _require_number(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def _first(bad: NDArray[np.bool_], what: str) -> Fault | None:
     return Fault(what, int(np.argmax(bad))) if bad.any() else None
 
@@ -66,6 +72,10 @@ class Kind:
     def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
         """The levels of a column of text in the order of their codes."""
         return tuple(levels)
+
+    def of_codes(self) -> Kind:
+        """The same kind where values are codes of levels, which are in their order already."""
+        return self
 
     def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
         """The fitted column of the values (n,) and details (n, k) of the cells that have any.
@@ -170,6 +180,8 @@ class Censored(Continuous):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _require_number(self.below, "below")
+        _require_number(self.above, "above")
         if not self.below < self.above:
             raise ValueError(f"below must be less than above, got {self.below} and {self.above}")
 
@@ -211,6 +223,13 @@ class Bounded(Kind):
     upper: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            _require_number(bound, name)
+            if not abs(bound) <= LARGEST:
+                raise ValueError(
+                    f"{name} must be a number between {-LARGEST:g} and {LARGEST:g}, got {bound}; "
+                    "a column without an upper bound is Positive() or Continuous()"
+                )
         if not self.lower < self.upper:
             raise ValueError(f"lower must be less than upper, got {self.lower} and {self.upper}")
 
@@ -238,28 +257,52 @@ class Ordinal(Kind):
     Parameters
     ----------
     order : sequence of levels, default=()
-        From the lowest level to the highest. Text needs it, unless the column is an ordered
-        categorical; numbers are in their own order.
+        From the lowest level to the highest; a level that is not among them is refused. Text needs
+        it, unless the column is an ordered categorical; numbers are in their own order otherwise.
     """
 
     word: ClassVar[str] = "ordinal"
     order: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.order, str):
+        if isinstance(self.order, str) or not isinstance(self.order, Iterable):
             raise ValueError(f"order must be a sequence of levels, got {self.order!r}")
         object.__setattr__(self, "order", tuple(self.order))
+        if not all(isinstance(level, Hashable) for level in self.order):
+            raise TypeError(f"levels must be text, numbers or truth values, got {self.order!r}")
         if len(set(self.order)) < len(self.order):
             raise ValueError(f"order has a level more than once: {self.order!r}")
 
     def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(self.order or levels)
 
+    def of_codes(self) -> Kind:
+        return Ordinal()
+
+    @property
+    def numbers(self) -> Array:
+        """The levels that are numbers, in their order."""
+        return np.array([float(level) for level in self.order if isinstance(level, Real)])
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether a column of numbers has another order than its own."""
+        return bool(np.any(np.diff(self.numbers) < 0.0))
+
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
-        return None
+        if has_levels or not self.order:
+            return None
+        bad = np.flatnonzero(~np.isin(values, self.numbers))
+        if not len(bad):
+            return None
+        return Fault(f"{values[bad[0]]:g}, which is not in order={self.order!r},", int(bad[0]))
 
     def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
         levels, weights = _levels(_cells(values))
+        if self.order:
+            place = {number: k for k, number in enumerate(self.numbers.tolist())}
+            at = np.argsort([place[level] for level in levels.tolist()])
+            levels, weights = levels[at], weights[at]
         return OrdinalColumn.of_shares(weights, levels)
 
 
@@ -306,7 +349,7 @@ class Count(Kind):
         The size of each row. "total": its sum over all columns of this size, relative to an average
         row, as for reads of genes or species of a sample; what is modelled is then the composition.
         Else the name or the position of a column of positive numbers, the exposure: hours of
-        observation, inhabitants, area.
+        observation, inhabitants, area. A column that is itself named "total" goes by its position.
 
     Examples
     --------
@@ -320,10 +363,12 @@ class Count(Kind):
     size: str | int | None = None
 
     def __post_init__(self) -> None:
-        given = self.dispersion
-        is_number = not isinstance(given, str) and 0.0 <= given < inf
-        if not (is_number or given == "auto"):
-            raise ValueError(f'dispersion must be "auto", 0 or a positive number, got {given!r}')
+        given: Any = self.dispersion
+        is_number = isinstance(given, Real) and not isinstance(given, bool)
+        if (isinstance(given, str) and given == "auto") or (is_number and 0.0 <= given < inf):
+            return
+        wrong = ValueError if is_number or isinstance(given, str) else TypeError
+        raise wrong(f'dispersion must be "auto", 0 or a positive number, got {given!r}')
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values < 0) | (values != np.round(values))
@@ -429,7 +474,8 @@ def learn_columns(
         if detailed is not None and j in detailed:
             found.append(kind.learned(*detailed[j]))
         else:
-            found.append(kind.learned(survey.cells(j)))
+            own = kind if held == "numbers" else kind.of_codes()
+            found.append(own.learned(survey.cells(j)))
     return Columns(tuple(found))
 
 
@@ -459,14 +505,17 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
     typical = [*facts.low, facts.largest]
     if facts.fractional:
         typical.append(float(np.floor(facts.largest)) + 0.5)
-    if kind.fault(np.array(typical), has_levels) is None:
+    values = np.array(typical) if facts.values is None else facts.values
+    is_sure = facts.values is not None or not isinstance(kind, Ordinal)
+    if is_sure and kind.fault(values, has_levels) is None:
         return
     first = source.reduce(
         partial(_FirstFault.of, j=j, kind=kind, has_levels=has_levels, low=facts.low)
     )
     if first.fault is None:
         return
-    raise DataError(
+    refused = UnknownLevelError if isinstance(kind, Ordinal) else DataError
+    raise refused(
         f"column {label} cannot be {kind.word}: it has {first.fault.what} at row "
         f"{words().number(first.fault.at)}. Give it another kind "
         f"{words().either('in columns=', 'by --kinds')}, or make the value missing",

@@ -152,14 +152,15 @@ class Column(ABC):
 class LevelColumn(Column):
     """A column that takes one of K values."""
 
-    levels: Array  # (K,) ascending: codes of levels, or numbers
+    levels: Array  # (K,) in their order: codes of levels, or numbers
 
     def holds(self, x: Array) -> NDArray[np.bool_]:
         return np.isin(x, self.levels)
 
     def code(self, x: Array) -> NDArray[np.intp]:
         """(c,) number of the level of each value."""
-        return np.searchsorted(self.levels, x)
+        at = np.argsort(self.levels)
+        return np.asarray(at[np.searchsorted(self.levels, x, sorter=at)])
 
     @abstractmethod
     def probabilities(self, mean: Array, cov: Array) -> Array:
