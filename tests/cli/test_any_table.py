@@ -372,3 +372,137 @@ def test_scores_ranks_and_predictions_of_columns_of_every_kind(folder: Path) -> 
     assert fitted.code == 0, fitted.err
     accuracy = json.loads(call("score", "c.egap", "t.csv", "--json").out)["accuracy"]
     assert accuracy > 0.5
+
+
+# Limits --------------------------------------------------------------------------------------
+
+
+def limited(mark: str = ".") -> list[str]:
+    """A column of exp(Z), of which small and large values are limits."""
+    cells = []
+    for i, value in enumerate(np.exp(Z + 0.3 * latent(4))):
+        low = "<0.5" if i % 2 else "< 0.5"
+        cells.append(low if value < 0.5 else ">3" if value > 3 else f"{value:.2f}")
+    return [cell.replace(".", mark) for cell in with_gaps(cells)]
+
+
+@pytest.mark.parametrize(("separator", "mark"), [(",", "."), (";", ",")], ids=["point", "comma"])
+def test_limits_in_text_are_used_and_replaced_by_numbers_within_them(folder, separator, mark):
+    cells = limited(mark)
+    write({"crp": cells}, separator)
+    ran, rows, facts = impute()
+    assert facts["kinds"]["crp"] == "censored"
+    assert facts["limits"] == sum(cell[:1] in ("<", ">") for cell in cells)
+    assert "numbers behind < and > in crp are read as limits" in ran.err
+    assert "limits in crp are replaced by numbers within them" in ran.err
+    for was, now in zip(cells, column(rows, "crp"), strict=True):
+        number = float(now.replace(",", "."))
+        if was.startswith("<"):
+            assert 0.0 < number <= 0.5
+        elif was.startswith(">"):
+            assert number >= 3.0
+        else:
+            assert now == was if was else np.isfinite(number)
+
+
+def test_a_model_keeps_that_a_column_has_limits(folder) -> None:
+    """New rows may have some or none; text that is neither is refused by row."""
+    write({"crp": limited()})
+    assert call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap").code == 0
+    ran, _, facts = impute_by_model()
+    assert facts["limits"] > 0, ran.err
+    write({"crp": ["" if gone else "1.25" for gone in GONE]})
+    assert "limits" not in impute_by_model()[2]
+    write({"crp": ["low" if i == 4 else "<1" for i in range(N)]})
+    ran = call("impute", "t.csv", "--model", "t.egap", "-o", "out.csv", "--force")
+    assert ran.code == 5
+    assert all(word in ran.err for word in ('column "crp"', "row 5", "low"))
+
+
+def impute_by_model() -> tuple[Ran, str, dict]:
+    ran = call("impute", "t.csv", "--model", "t.egap", "-o", "out.csv", "--force", "--json")
+    assert ran.code == 0, ran.err
+    return ran, Path("out.csv").read_text(), json.loads(ran.out)
+
+
+def test_limits_beyond_the_first_rows_are_found(folder) -> None:
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=20_000)
+    x, y = (z + rng.normal(size=len(z)) for _ in range(2))
+    late = np.arange(len(z)) > len(z) - 3000
+    cells = np.where(late & (y < -1.0), "<-1", y.round(4).astype(str))
+    lines = [f"{a:.4f},{b},{c:.4f}" for a, b, c in zip(x, cells, z, strict=True)]
+    Path("t.csv").write_text("\n".join(["x,y,z", *lines]) + "\n")
+    ran = call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["kinds"]["y"] == "censored"
+
+
+def test_limits_in_text_of_parquet(folder) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    cells = [cell or None for cell in limited()]
+    parquet.write_table(pa.table({"x": X, "y": Y, "crp": cells}), "t.parquet")
+    ran = call("impute", "t.parquet", "-k", "1", "-o", "out.parquet", "--json")
+    assert json.loads(ran.out)["kinds"]["crp"] == "censored", ran.err
+    made = parquet.read_table("out.parquet").column("crp")
+    assert (made.type, made.null_count) == (pa.float64(), 0)
+
+
+def test_words_among_numbers_and_limits_are_named_alone(folder) -> None:
+    cells = limited()
+    cells[4] = "n.d."
+    write({"crp": cells})
+    ran = call("impute", "t.csv", "-o", "out.csv")
+    assert ran.code == 5
+    assert "row 5" in ran.err
+    assert "--na" in ran.err
+    assert "bound" not in ran.err
+    assert call("impute", "t.csv", "-k", "1", "--na", "n.d.", "-o", "out.csv").code == 0
+
+
+def test_models_of_numbers_name_the_models_that_take_limits(folder) -> None:
+    write({"crp": limited()})
+    for options in (("-m", "ppca", "--numeric"), ("-m", "kernel-pca")):
+        ran = call("fit", "t.csv", *options)
+        assert ran.code == 5
+        assert "use it as a limit: -m low-rank without --numeric" in ran.err
+        assert "--na" in ran.err
+
+
+def test_models_are_compared_and_ranks_chosen_with_limits(folder) -> None:
+    write({"crp": limited()})
+    ran = call("compare", "t.csv", "-m", "fa:1", "-m", "ppca:1", "--folds", "2", "--json")
+    assert ran.code == 0, ran.err
+    assert all(np.isfinite(one["rmse"]) for one in json.loads(ran.out)["models"])
+    assert call("rank", "t.csv", "--max-rank", "2").code == 0
+
+
+# Truth values among numbers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("TRUE", "FALSE"), ("true", "false")])
+def test_truth_values_stay_truth_values_where_a_model_takes_numbers(folder, words) -> None:
+    truth, other = words
+    write({"smokes": with_gaps(np.where(Z > 0, truth, other))})
+    ran, rows, _ = impute("--numeric")
+    assert set(column(rows, "smokes")) == {truth, other}
+    assert "smokes up to" not in ran.err
+    assert call("fit", "t.csv", "-m", "ppca", "-k", "1", "--numeric", "-o", "t.egap").code == 0
+    call("impute", "t.csv", "--model", "t.egap", "-o", "out.csv", "--force")
+    again = list(csv.reader(Path("out.csv").read_text().splitlines()))
+    assert set(column(again, "smokes")) == {truth, other}
+    call("impute", "t.csv", "--numeric", "-o", "out.npy")
+    assert set(np.load("out.npy")[:, 2]) == {0.0, 1.0}
+
+
+def test_booleans_of_parquet_stay_booleans_where_a_model_takes_numbers(folder) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    smokes = [None if gone else bool(z > 0) for z, gone in zip(Z, GONE, strict=True)]
+    parquet.write_table(pa.table({"x": X, "y": Y, "smokes": smokes}), "t.parquet")
+    assert call("impute", "t.parquet", "--numeric", "-k", "1", "-o", "out.parquet").code == 0
+    made = parquet.read_table("out.parquet").column("smokes")
+    assert (made.type, made.null_count) == (pa.bool_(), 0)

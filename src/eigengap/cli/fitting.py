@@ -24,7 +24,7 @@ from eigengap.cli.tables.faults import as_argument, report_constant, report_skew
 from eigengap.cli.tables.kinds import counted, looks_like_id, reasons
 from eigengap.cli.tables.outputs import schema_of
 from eigengap.cli.tables.pieces import whole_frame
-from eigengap.cli.tables.table import Choice, Table, table_for
+from eigengap.cli.tables.table import LIMITS, Choice, Table, table_for
 from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.model_file import load
 from eigengap.persistence.provenance import provenance_of
@@ -92,7 +92,7 @@ def columns_for(wanted: Mapping[str, Any], table: Table) -> Any:
     """
     if not takes_levels(wanted):
         return None
-    if table.levels or table.kinds or wanted["name"] == "low-rank":
+    if table.is_mixed or wanted["name"] == "low-rank":
         return table.asked or "auto"
     return None
 
@@ -181,7 +181,7 @@ def loaded(table: Table) -> Any:
 
 def is_for_pieces(table: Table) -> bool:
     """Whether a table of numbers is too large to be held in memory as a whole."""
-    if table.levels or table.kinds:
+    if table.is_mixed:
         return False
     source = table.source()
     return not isinstance(source, FieldSource) and not is_small(table, source)
@@ -246,7 +246,7 @@ def report_read(
     wants = getattr(model, "_wants_scatter", None)
     look_first(source, scatter=bool(wants is not None and wants(source)))
     missing, rows = source.missing_per_column(), source.observed().rows
-    what = "column" if table.levels else "numeric column"
+    what = "column" if table.levels or table.limited else "numeric column"
     shape = f"{many(rows, 'row')} x {many(source.n_features, what)}"
     narrator.say(
         "Read",
@@ -263,7 +263,8 @@ def report_read(
         narrator.facts["set_aside"] = {table.name(j): why for j, why in table.aside.items()}
         if not with_kinds:
             some = f"{len(table.levels)} of levels, " if table.levels else ""
-            narrator.say("Columns", f"{some}{len(table.numbers)} numeric{_set_aside(table)}")
+            n_numbers = len(table.features) - len(table.levels)
+            narrator.say("Columns", f"{some}{n_numbers} numeric{_set_aside(table)}")
     if of_rows := [table.name(j) for j in table.row_numbers]:
         narrator.note(
             f"{listing(of_rows)} {'are' if len(of_rows) > 1 else 'is'} taken for names of rows, "
@@ -404,7 +405,7 @@ def opened_with_model(
         # How many columns a table without names has to have.
         n_columns = record["columns"] if isinstance(record.get("columns"), int) else count
         schema = schema_of(estimator)
-        holds = None if schema is None else [each.holds for each in schema.columns]
+        holds = schema and [LIMITS if one.has_limits else one.holds for one in schema.columns]
         table = table_for(
             data, path, features, choice, n_columns, may_lack_ids=not options.ids, holds=holds
         )

@@ -168,7 +168,8 @@ class _Rows:
             if has_kinds or any(own.holds != "numbers" for own in schema.columns):
                 every = coded.source(schema, range(len(schema.columns)))
                 has_levels = np.array([own.holds != "numbers" for own in schema.columns])
-                values = np.asarray(every.collect(), dtype=np.float64)
+                cells = np.asarray(every.collect(), dtype=np.float64)
+                values = cells[:, : len(schema.columns)]  # limits of cells may follow
                 return cls._kept(X, values, None, y, every.weight, has_levels, True)
         source = as_source(X, sample_weight=sample_weight, missing_values=missing_values)
         source.require_fit(min_rows=2)

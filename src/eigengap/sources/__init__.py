@@ -46,6 +46,7 @@ from eigengap.sources.files.csv.cells import (
     MISSING_TEXTS,
     TRUTH_VALUES,
     WHITE,
+    Cells,
     Likeness,
     likeness_of,
 )
@@ -67,6 +68,7 @@ from eigengap.sources.frames import (
     with_new_columns,
 )
 from eigengap.sources.levels import ColumnType, Schema
+from eigengap.sources.limits import limits_of
 from eigengap.sources.opening import agree_on_decimals, codes_of, open_source, parquet_parts
 from eigengap.sources.reader import FileReader
 from eigengap.sources.sinks import open_sink

@@ -261,7 +261,7 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
         table = stack.enter_context(opened(data, given, takes_levels))
         stack.enter_context(narrator.hearing())
         how: dict[str, Any] = {}
-        if table.levels or table.kinds:
+        if table.is_mixed:
             source = columns_read(table, narrator)
             how["columns"] = table.asked or "auto"
         else:
@@ -334,7 +334,7 @@ def compare(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> N
     )
     with opened(data, given, takes_levels) as table, narrator.hearing():
         source: Any
-        if table.levels or table.kinds:
+        if table.is_mixed:
             models = _models(names or COMPARED_KINDS, given)
             for model in models.values():
                 model.set_params(columns=table.asked or "auto")

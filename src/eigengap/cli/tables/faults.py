@@ -50,13 +50,15 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     """
     dialect = table.readers[0].dialect
     count = sources.label_rows(dialect, table.features)
-    numeric = table.numbers
+    columns = sorted({*table.numbers, *table.limited})
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head[count:], count):
-        for j in numeric:
+        for j in columns:
             cell = row.cells[j]
-            if dialect.cells.number(cell) is None:
+            if j in table.limited and is_limit(cell):
+                numbers[j] += 1
+            elif dialect.cells.number(cell) is None:
                 text = cell.strip(sources.WHITE).encode("latin-1").decode("utf-8", "replace")
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_missing(cell):
@@ -65,6 +67,12 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     faults = [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
     labels = [sources.describe_label_rows(dialect, table.features, count)] if count else []
     return [*labels, *_described(table, faults)]
+
+
+def is_limit(cell: str) -> bool:
+    """Whether a cell, a letter for each byte, says that a value is below or above a number."""
+    text = cell.encode("latin-1").decode("utf-8", "replace")
+    return sources.limits_of(text) is not None
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
@@ -133,6 +141,11 @@ def _by_hand(
         message += f". Or treat it as missing: {_as_options(codes)}"
     elif leave and len(table.features) > 1:
         message += f". Or leave the column out: --ignore {as_argument(table, [j])}"
+    if j in table.unused_limits:
+        message += (
+            ". Models of columns of every kind use it as a limit: -m low-rank without --numeric, "
+            "for instance"
+        )
     return Fault(j, message, tuple(codes), is_left_out=leave, by_hand=True)
 
 

@@ -68,6 +68,7 @@ def write_imputed(
         counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
         for number, piece, found in _imputed(model, table, std or prints_std, draws, seed):
+            _round_truths(piece, found, table)
             _require_numbers(piece, found.values, table)
             if number in (None, 1):
                 imputed.add(piece, found)
@@ -158,6 +159,12 @@ def _add_probabilities(answers: Answers, model: Any, rows: Any, table: Table) ->
             answers.sd[:, k] = share.max(axis=1)
 
 
+def _round_truths(piece: Piece, found: Answers, table: Table) -> None:
+    """Make true and false of what a model of numbers imputes among them."""
+    at = [k for k, j in enumerate(table.features) if j in table.truths and k not in piece.texts]
+    found.values[:, at] = found.values[:, at] >= 0.5
+
+
 def _require_numbers(piece: Piece, values: NDArray[Any], table: Table) -> None:
     bad = np.argwhere(~np.isfinite(values))
     bad = bad[[k not in piece.texts for k in bad[:, 1]]] if piece.texts else bad
@@ -177,10 +184,11 @@ class Layout:
 
     def __init__(self, table: Table, form: str, std: bool, draw: bool) -> None:
         self.table, self.form, self.std, self.draw = table, form, std, draw
-        self.kept = list(table.numbers) if form == NUMBERS else list(range(table.n_columns))
+        numbers = [j for j in table.features if j not in table.levels]
+        self.kept = numbers if form == NUMBERS else list(range(table.n_columns))
         self.lost = [table.name(j) for j in range(table.n_columns) if j not in set(self.kept)]
         self.place = {j: k for k, j in enumerate(table.features)}
-        of_sd = table.features if form != NUMBERS else table.numbers
+        of_sd = table.features if form != NUMBERS else numbers
         self.sure = list(of_sd) if std else []  # whose standard deviations are written
         self.n_columns = len(self.kept) + draw + len(self.sure)
         self.complete = self._without_missing()
@@ -222,12 +230,15 @@ class Layout:
         if j not in self.place:
             return column
         k = self.place[j]
-        missing = np.isnan(piece.values[:, k])
-        if not missing.any() and (is_text or j in self.complete or k in piece.texts):
+        missing = np.isnan(piece.values[:, k]) | piece.is_limit(k)
+        is_whole = j in self.complete and k not in piece.limited
+        if not missing.any() and (is_text or is_whole or k in piece.texts):
             return column
         if k in piece.texts:
             return self._levels(column, j, missing, found.levels[k])
         values = found.values[:, k]
+        if j in self.table.truths and self.form != NUMBERS:
+            return self._levels(column, j, missing, pa.array(values == 1.0))
         if is_text:
             text = pa.array(np.ascontiguousarray(values)).cast(pa.string())
             text = outputs.with_mark(text, self.table.readers[0].dialect.cells.decimal)
@@ -264,6 +275,7 @@ class Imputed:
         self.table = table
         d = len(table.features)
         self.counts: NDArray[Any] = np.zeros(d, dtype=np.int64)
+        self.n_limits: NDArray[Any] = np.zeros(d, dtype=np.int64)
         # Least and largest of the values that are observed, and imputed, of each column.
         self.observed: NDArray[Any] = np.tile([[np.inf], [-np.inf]], d)
         self.imputed = self.observed.copy()
@@ -275,6 +287,7 @@ class Imputed:
         missing = np.isnan(piece.values)
         self.rows += piece.n_rows
         self.counts += missing.sum(axis=0)
+        self.n_limits += [np.count_nonzero(piece.is_limit(k)) for k in range(len(self.counts))]
         self.empty_rows += int(missing.all(axis=1).sum())
         for ends, values in (
             (self.observed, piece.values),
@@ -301,6 +314,7 @@ class Imputed:
         facts = {"filled": total, "rows": self.rows, "draws": draws}
         if total == 0:
             narrator.say("Imputed", "nothing: no cell is missing", **facts)
+            self._report_limits(narrator)
             return
         at = np.flatnonzero(self.counts)
         names = [self.table.name(self.table.features[k]) for k in at]
@@ -324,8 +338,23 @@ class Imputed:
                 f"{many(self.empty_rows, 'row')} {'shows' if self.empty_rows == 1 else 'show'} no "
                 "value at all, and got the means of the columns"
             )
+        self._report_limits(narrator)
         if is_gaussian:
             self._report_outside(narrator)
+
+    def _report_limits(self, narrator: Narrator) -> None:
+        """Cells that were limits, and are numbers in what is written."""
+        count = int(self.n_limits.sum())
+        if count == 0:
+            return
+        at = np.flatnonzero(self.n_limits)
+        names = listing([self.table.name(self.table.features[k]) for k in at])
+        how = "is replaced by a number" if count == 1 else "are replaced by numbers"
+        narrator.facts["limits"] = count
+        narrator.note(
+            f"{many(count, 'limit')} in {names} {how} within {'it' if count == 1 else 'them'}, "
+            "as the model expects"
+        )
 
     def _report_outside(self, narrator: Narrator) -> None:
         """Values that a Gaussian imputes outside the range of its column."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,12 @@ from eigengap import sources
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.models import value_of
 from eigengap.cli.narration import named
+from eigengap.cli.tables.faults import is_limit
 from eigengap.fitting.columns.kinds import (
     FEWEST_PER_LEVEL,
     MOST_LEVELS,
     WORDS,
+    Censored,
     Ignored,
     Kind,
     Ordinal,
@@ -40,6 +42,7 @@ MOST_DATES = 200  # different texts that are compared with a date
 FEW_LEVELS = 12  # different cells up to which numbers and texts such as 3+ are levels together
 LONG_WORDS = 3  # words of a typical cell from which it is prose
 MOSTLY = 0.9  # of the cells, or of the different ones
+LIMIT_SIGNS = tuple(sign.encode() for sign in "<>≤≥")
 LEVEL_KINDS = ("ordinal", "binary", "nominal")
 ID_NAMES = {
     "id", "index", "row", "rowid", "row_id", "rowname", "rownames", "row_names", "sample_id",
@@ -65,6 +68,7 @@ class Held:
     """What candidates for features hold."""
 
     levels: tuple[int, ...] = ()  # positions of the columns of text that are levels
+    limited: tuple[int, ...] = ()  # of those of numbers among which are limits, "<0.1"
     truths: tuple[int, ...] = ()  # those among them that are true and false
     aside: Mapping[int, str] = field(default_factory=dict)  # why a column is set aside
     texts: Mapping[int, Texts] = field(default_factory=dict)  # of the columns of text
@@ -72,17 +76,22 @@ class Held:
 
 
 def held(
-    table: Table, candidates: Sequence[int], asked: Mapping[int, Kind], are_named: bool = False
+    table: Table,
+    candidates: Sequence[int],
+    asked: Mapping[int, Kind],
+    are_named: bool = False,
+    takes_limits: bool = True,
 ) -> Held:
     """What these columns hold.
 
     `asked` are kinds that options name, whatever the cells say; no number names rows where an
-    option has named the features.
+    option has named the features. Limits beyond the first rows are looked for where the model
+    `takes_limits`.
     """
     if table.kind == "csv":
-        found = _in_csv(table, candidates, asked)
+        found = _in_csv(table, candidates, asked, takes_limits)
     elif table.kind == "parquet":
-        found = _in_parquet(table, candidates)
+        found = _in_parquet(table, candidates, asked)
     else:
         return Held()
     aside = {j: why for j, why in found.aside.items() if j not in asked}
@@ -93,11 +102,12 @@ def held(
             levels.append(j)
         else:
             aside[j] = why
-    known = {*aside, *levels, *asked, *(candidates if are_named else ())}
+    known = {*aside, *levels, *found.limited, *asked, *(candidates if are_named else ())}
     rows = tuple(j for j in candidates if j not in known and _names_rows(table, j))
     aside |= dict.fromkeys(rows, NAMES)
     truths = tuple(j for j in levels if set(found.texts[j].counts) <= {"true", "false"})
-    return Held(tuple(levels), truths, dict(sorted(aside.items())), found.texts, rows)
+    aside = dict(sorted(aside.items()))
+    return Held(tuple(levels), found.limited, truths, aside, found.texts, rows)
 
 
 def _why_no_levels(texts: Texts) -> str | None:
@@ -166,16 +176,19 @@ def _first_numbers(table: Table, j: int) -> Any:
 # CSV -------------------------------------------------------------------------------------------
 
 
-def _in_csv(table: Table, candidates: Sequence[int], asked: Mapping[int, Kind]) -> Held:
+def _in_csv(
+    table: Table, candidates: Sequence[int], asked: Mapping[int, Kind], takes_limits: bool
+) -> Held:
     reader = table.readers[0]
     skip = sources.label_rows(reader.dialect, candidates)  # which are refused later
     rows = [
         row.cells for each in table.readers for row in each.dialect.head[skip * (each is reader) :]
     ]
-    text, aside = [], {}
+    text, aside, limited, numbers = [], {}, [], []
     for j in candidates:
         wanted = asked.get(j)
-        found = _holds([row[j] for row in rows], reader.dialect.cells)
+        cells = [row[j] for row in rows]
+        found = _holds(cells, reader.dialect.cells)
         orders = isinstance(wanted, Ordinal) and bool(wanted.order)
         if found == "empty":
             aside[j] = NO_VALUE
@@ -183,7 +196,14 @@ def _in_csv(table: Table, candidates: Sequence[int], asked: Mapping[int, Kind]) 
             found == "both" and wanted is not None and wanted.word in LEVEL_KINDS
         ):  # fmt: skip
             text.append(j)
-    texts = _texts_of_csv(table, text)
+        elif isinstance(wanted, Censored) or (found == "both" and any(map(is_limit, cells))):
+            limited.append(j)
+        elif found == "numbers":
+            numbers.append(j)
+    if takes_limits and not all(each.dialect.is_whole for each in table.readers):
+        limited += _with_late_limits(table, numbers)
+    texts = _texts_of_csv(table, [*text, *limited])
+    limited = [j for j in limited if _has_limits(texts[j].counts, reader.dialect.cells.number)]
     for j in text:  # whose cells are known now, in all rows
         if asked.get(j) is None and not texts[j].counts:
             aside[j] = NO_VALUE
@@ -191,7 +211,36 @@ def _in_csv(table: Table, candidates: Sequence[int], asked: Mapping[int, Kind]) 
         later = _texts_of_csv(table, list(aside))  # a column may begin late
         for j in [j for j in aside if later[j].counts]:
             del aside[j]
-    return Held(levels=tuple(j for j in text if j not in aside), aside=aside, texts=texts)
+    levels = tuple(j for j in text if j not in aside)
+    return Held(levels=levels, limited=tuple(limited), aside=aside, texts=texts)
+
+
+_LIMIT = r"^\s*(=?[<>]|≤|≥)"
+
+
+def _with_late_limits(table: Table, columns: Sequence[int]) -> list[int]:
+    """Columns that hold a limit in any row; no cell is parsed in a file without such signs."""
+    import pyarrow.compute as pc
+
+    found: dict[int, None] = {}
+    for reader in table.readers:
+        if not reader.has_any(LIMIT_SIGNS):
+            continue
+        for piece in reader.as_text():
+            rest = [j for j in columns if j not in found]
+            of = (
+                j for j in rest if pc.any(pc.match_substring_regex(piece.column(j), _LIMIT)).as_py()
+            )
+            found |= dict.fromkeys(of)
+    return list(found)
+
+
+def _has_limits(texts: Iterable[str], number: Callable[[str], float | None]) -> bool:
+    """Whether limits are among numbers."""
+    are_limits = {text: sources.limits_of(text, number) is not None for text in texts}
+    return any(are_limits.values()) and any(
+        not is_limit and number(text) is not None for text, is_limit in are_limits.items()
+    )
 
 
 def _holds(found: Sequence[str], cells: Any) -> str:
@@ -288,7 +337,7 @@ def _decoded(raw: bytes) -> str:
 # Parquet ---------------------------------------------------------------------------------------
 
 
-def _in_parquet(table: Table, candidates: Sequence[int]) -> Held:
+def _in_parquet(table: Table, candidates: Sequence[int], asked: Mapping[int, Kind]) -> Held:
     import pyarrow as pa
 
     text, aside = [], {}
@@ -308,7 +357,19 @@ def _in_parquet(table: Table, candidates: Sequence[int]) -> Held:
         elif sources.foreign_kind(kind) is not None:
             aside[j] = str(kind)
     texts = _texts_of_parquet(table, text)
-    return Held(levels=tuple(text), aside=aside, texts=texts)
+    limited = tuple(j for j in text if _are_limits(texts[j].counts) and _may_be(asked.get(j)))
+    levels = tuple(j for j in text if j not in limited)
+    return Held(levels=levels, limited=limited, aside=aside, texts=texts)
+
+
+def _may_be(asked: Kind | None) -> bool:
+    return asked is None or asked.word not in LEVEL_KINDS
+
+
+def _are_limits(texts: Iterable[str]) -> bool:
+    """Whether text is numbers and limits and nothing else, and both occur."""
+    are = {sources.limits_of(text) is not None for text in texts if not sources.is_number(text)}
+    return are == {True} and any(map(sources.is_number, texts))
 
 
 def _texts_of_parquet(table: Table, columns: Sequence[int]) -> dict[int, Texts]:

@@ -7,7 +7,7 @@ more as text, piece by piece, so that what was observed is written unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,24 @@ BATCH = 8 << 20  # bytes of float64 that are read from Parquet together
 class Piece:
     """Consecutive rows."""
 
-    values: NDArray[Any]  # (c, d) features; NaN marks a missing value, 0 stands for a level
+    # (c, d) features; NaN marks a missing value, 0 stands for a level, a limit for itself
+    values: NDArray[Any]
     columns: Any  # Arrow table of all columns of the file: bytes of CSV, types of Parquet
     start: int  # index of the first row
     texts: Mapping[int, Any]  # Arrow arrays of the features that are levels, by their number
+    # Arrow arrays, as text, of the features of numbers among which are limits.
+    limited: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
         return len(self.values)
+
+    def is_limit(self, k: int) -> NDArray[np.bool_]:
+        """Which cells of feature k are limits, and no values."""
+        if k not in self.limited:
+            return np.zeros(self.n_rows, dtype=bool)
+        found = pc.match_substring_regex(self.limited[k], "^[<>]")
+        return np.asarray(pc.fill_null(found, False))
 
 
 def pieces(table: Table) -> Iterator[Piece]:
@@ -50,17 +60,21 @@ def pieces(table: Table) -> Iterator[Piece]:
         if table.codes:
             numbers = sources.with_missing_for(numbers, table.codes)
         texts = {place[j]: _levels(table, j, columns.column(j)) for j in table.levels}
+        limited = {place[j]: _limits(table, j, columns.column(j), start) for j in table.limited}
         values = numbers
-        if texts:
+        if texts or limited:
             values = np.empty((len(numbers), len(table.features)))
             values[:, [place[j] for j in table.numbers]] = numbers
             for k, cells in texts.items():
                 values[:, k] = np.where(cells.is_null(), np.nan, 0.0)
+            for k, cells in limited.items():
+                bare = pc.replace_substring_regex(cells, "^[<>]", "").cast(pa.float64())
+                values[:, k] = pc.fill_null(bare, np.nan)
         try:
             sources.count_missing(values, names, start)
         except ValueError as error:
             raise UnreadableError(where, str(error)) from None
-        yield Piece(values, columns, start, texts)
+        yield Piece(values, columns, start, texts, limited)
         start += len(values)
     if start == 0:
         raise UnreadableError(table.given, "it has no rows")
@@ -69,8 +83,8 @@ def pieces(table: Table) -> Iterator[Piece]:
 def frame_of(table: Table, piece: Piece, names: Sequence[str] | None) -> Any:
     """The features as a model of columns of every kind takes them, under its names.
 
-    An Arrow table of float64, truth values and dictionaries of texts; objects where columns have
-    no names.
+    An Arrow table of float64, truth values, dictionaries of texts, and text where numbers have
+    limits; objects where columns have no names.
     """
     columns = []
     for k, j in enumerate(table.features):
@@ -78,6 +92,8 @@ def frame_of(table: Table, piece: Piece, names: Sequence[str] | None) -> Any:
             text = piece.texts[k]
             is_plain = names is None or j in table.truths or pa.types.is_dictionary(text.type)
             columns.append(text if is_plain else text.dictionary_encode())
+        elif k in piece.limited:
+            columns.append(piece.limited[k])
         else:
             columns.append(pa.array(np.ascontiguousarray(piece.values[:, k]), from_pandas=True))
     if names is None:
@@ -91,7 +107,8 @@ def whole_frame(table: Table, names: Sequence[str] | None) -> tuple[Any, NDArray
     found = list(pieces(table))
     values = np.concatenate([piece.values for piece in found])
     texts = {k: _joined([piece.texts[k] for piece in found]) for k in found[0].texts}
-    return frame_of(table, Piece(values, None, 0, texts), names), values
+    limited = {k: _joined([piece.limited[k] for piece in found]) for k in found[0].limited}
+    return frame_of(table, Piece(values, None, 0, texts, limited), names), values
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
@@ -116,6 +133,43 @@ def _levels(table: Table, j: int, column: Any) -> Any:
         is_code = pc.is_in(column.cast(pa.string()), pa.array(list(table.na)))
         column = pc.if_else(is_code, pa.scalar(None, column.type), column)
     return column
+
+
+def _limits(table: Table, j: int, column: Any, start: int) -> Any:
+    """A column of numbers and limits as text with decimal points; null is a missing value."""
+    if isinstance(column, pa.ChunkedArray):
+        column = _joined(column.chunks)
+    is_coded = pa.types.is_dictionary(column.type)
+    coded = column if is_coded else column.dictionary_encode()
+    found: list[str | None] = []
+    for k, cell in enumerate(coded.dictionary.to_pylist()):
+        is_known, text = _limit(table, cell)
+        if not is_known:
+            row = start + int(np.argmax(coded.indices.fill_null(-1).to_numpy() == k)) + 1
+            code = sources.quote(text)
+            raise UnreadableError(
+                table.given,
+                f"column {sources.quote(table.name(j))} holds numbers and limits, and text in row "
+                f"{row} ({code}). Treat it as missing: --na {code}",
+                in_cells=True,
+            )
+        found.append(text)
+    return pa.array(found, type=pa.string()).take(coded.indices)
+
+
+def _limit(table: Table, cell: Any) -> tuple[bool, Any]:
+    """Whether a cell is a number, a limit or missing, and its text; None for a missing one."""
+    cells = table.readers[0].dialect.cells if table.kind == "csv" else sources.Cells()
+    text = level_of(cell, cells) if isinstance(cell, bytes) else cell
+    if text is None or (isinstance(text, str) and text.strip() in table.na):
+        return True, None
+    if (limits := sources.limits_of(text, cells.number)) is not None:
+        lower, upper = limits
+        return True, f"<{upper!r}" if lower != lower else f">{lower!r}"
+    number = cells.number(text)
+    if number is None:
+        return False, text
+    return True, None if number != number or number in table.codes else repr(number)
 
 
 def _truth(table: Table, j: int, text: str) -> bool:
@@ -251,6 +305,17 @@ class CsvText(sources.CsvReader):
                 found += data
         below = found.split(newline, count)[-1]
         return found[: len(found) - len(below)]
+
+    def has_any(self, signs: Sequence[bytes]) -> bool:
+        """Whether one of the signs is anywhere in the file."""
+        longest, tail = max(map(len, signs)), b""
+        with self._raw() as stream:
+            while data := bytes(stream.read(CHUNK)):
+                tail += data
+                if any(sign in tail for sign in signs):
+                    return True
+                tail = tail[1 - longest :]
+        return False
 
     def with_text(self, chosen: Sequence[int]) -> Iterator[tuple[NDArray[Any], Any]]:
         """The chosen columns as numbers (c, d), and all columns as an Arrow table of bytes."""

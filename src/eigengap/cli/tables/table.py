@@ -34,6 +34,7 @@ from eigengap.fitting.columns.kinds import Kind
 from eigengap.sources import quote
 
 MOST_ASIDE = 8  # columns that a message lists
+LIMITS = "limits"  # among the numbers of a column
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class Table:
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
     skipped: sources.SkippedLines = sources.SKIP_NOTHING
     levels: tuple[int, ...] = ()  # features of text, whose cells are levels
-    truths: tuple[int, ...] = ()  # those of them that are true and false
+    limited: tuple[int, ...] = ()  # features of numbers among which are limits, "<0.1"
+    unused_limits: tuple[int, ...] = ()  # the same where the model takes no limits
+    truths: tuple[int, ...] = ()  # features that are true and false
     aside: Mapping[int, str] = field(default_factory=dict)  # why other columns are no features
     row_numbers: tuple[int, ...] = ()  # those of them that are numbers
     kinds: Mapping[int, Kind] = field(default_factory=dict)  # that options ask for
@@ -115,8 +118,13 @@ class Table:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Positions of the features that are numbers."""
-        return tuple(j for j in self.features if j not in set(self.levels))
+        """Positions of the features that are numbers, without limits among them."""
+        return tuple(j for j in self.features if j not in {*self.levels, *self.limited})
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the features are more than plain numbers."""
+        return bool(self.levels or self.limited or self.kinds)
 
     @property
     def asked(self) -> dict[Any, Kind]:
@@ -200,9 +208,13 @@ def open_table(given: str, path: str, choice: Choice, takes_levels: bool = False
     notes = [_left_out(table, bare)] if bare else []
     if why := on_names(table):
         notes.append(f"columns have no names and go by position, the first being 0. {why}")
+    if table.limited:
+        limited = listing([table.name(j) for j in table.limited])
+        notes.append(f"numbers behind < and > in {limited} are read as limits of values")
     truths = _truths(table)
     if truths:
-        notes.append(f"true and false in {listing(truths)} are read as 1 and 0")
+        names = listing([table.name(j) for j in truths])
+        notes.append(f"true and false in {names} are read as 1 and 0")
     return replace(table, notes=tuple(notes))
 
 
@@ -210,13 +222,14 @@ def _with_kinds(table: Table, asked: dict[int, Kind], takes_levels: bool, are_na
     """The table with the features that a model can use, the others set aside."""
     wanted = {j: kind for j, kind in asked.items() if not is_ignored(kind)}
     ignored = {j: "as asked" for j in asked if j not in wanted}
-    found = held(table, [j for j in table.features if j not in ignored], wanted, are_named)
+    candidates = [j for j in table.features if j not in ignored]
+    found = held(table, candidates, wanted, are_named, takes_levels)
     require_orders(table, found.texts, wanted)
     aside = {**found.aside, **ignored}
-    levels, truths = found.levels, found.truths
+    levels, limited, truths = found.levels, found.limited, found.truths
     if not takes_levels:
         aside |= {j: "text" for j in levels if j not in truths}
-        levels, truths = (), ()
+        levels, limited = (), ()
     features = tuple(j for j in table.features if j not in aside)
     if not features:
         why = ", ".join(f"{quote(table.name(j))} ({aside[j]})" for j in list(aside)[:MOST_ASIDE])
@@ -227,11 +240,13 @@ def _with_kinds(table: Table, asked: dict[int, Kind], takes_levels: bool, are_na
         features=features,
         ids=table.ids or names,
         levels=tuple(j for j in features if j in set(levels)),
+        limited=tuple(j for j in features if j in set(limited)),
+        unused_limits=() if takes_levels else found.limited,
         truths=truths,
         aside=dict(sorted(aside.items())),
         row_numbers=found.row_numbers,
         kinds=wanted,
-        written={j: found.texts[j].written for j in levels},
+        written={j: found.texts[j].written for j in {*levels, *truths}},
     )
 
 
@@ -247,7 +262,8 @@ def table_for(
 ) -> Table:
     """A table for a model that is fitted: its features are found by name.
 
-    `holds` says what each of its columns held in the fit, where they were not all numbers.
+    `holds` says what each of its columns held in the fit, where they were not all numbers: as
+    `ColumnType` has it, or LIMITS.
 
     Where there are no names on either side they go by position, and then the table has to have as
     many columns as that of the fit (`n_columns`), unless --columns selects them. Ids that
@@ -276,10 +292,14 @@ def table_for(
         table = replace(table, target=there[0] if there else None)
     if holds is not None and table.kind != "numbers":
         pairs = list(zip(table.features, holds, strict=True))
-        levels = tuple(j for j, one in pairs if one != "numbers")
+        levels = tuple(j for j, one in pairs if one not in ("numbers", LIMITS))
+        limited = tuple(j for j, one in pairs if one == LIMITS)
         truths = tuple(j for j, one in pairs if one == "truth")
         spelt = written(table, levels)
-        table = replace(table, levels=levels, truths=truths, written=spelt)
+        table = replace(table, levels=levels, limited=limited, truths=truths, written=spelt)
+    elif table.kind != "numbers":
+        truths = tuple(_truths(table, alone=True))
+        table = replace(table, truths=truths, written=written(table, truths))
     _require_numbers(table, can_ignore=False)
     return table
 
@@ -394,16 +414,25 @@ def _left_out(table: Table, bare: Sequence[int]) -> str:
     )
 
 
-def _truths(table: Table) -> list[str]:
-    """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
+def _truths(table: Table, alone: bool = False) -> list[int]:
+    """Features that hold true or false: in the first rows of CSV, or by their type in Parquet.
+
+    `alone` leaves out columns that hold numbers too.
+    """
     found: list[int] = []
     if table.kind == "csv":
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        cells = {j: {row[j].strip().lower() for row in rows} for j in table.numbers}
-        found = [j for j in table.numbers if cells[j] & sources.TRUTH_VALUES.keys()]
+        missing = table.readers[0].dialect.cells.is_missing
+        cells = {
+            j: {row[j].strip().lower() for row in rows if not missing(row[j])}
+            for j in table.numbers
+        }
+        truths = sources.TRUTH_VALUES.keys()
+        found = [j for j in table.numbers if cells[j] & truths]
+        found = [j for j in found if not alone or cells[j] <= truths]
     elif table.kind == "parquet":
         found = [j for j in table.numbers if str(table.schema.field(j).type) == "bool"]
-    return [table.name(j) for j in found]
+    return found
 
 
 # Choosing -----------------------------------------------------------------------------------
@@ -465,7 +494,7 @@ def _require_numbers(table: Table, *, can_ignore: bool) -> None:
     """Refuse features that hold text, all of them in one message."""
     found: list[str] = []
     if table.kind == "csv":
-        read = [*table.numbers, *([] if table.target is None else [table.target])]
+        read = [*table.numbers, *table.limited, *([] if table.target is None else [table.target])]
         for reader in table.readers:
             reader.decide_mark(read)
         sources.agree_on_decimals(table.readers)
