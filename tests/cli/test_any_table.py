@@ -452,6 +452,22 @@ def test_limits_in_text_of_parquet(folder) -> None:
     assert (made.type, made.null_count) == (pa.float64(), 0)
 
 
+def test_a_report_counts_limits_as_missing(folder) -> None:
+    cells = limited()
+    write({"crp": cells})
+    assert call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+    assert "known by its limits counts as missing in the report" in ran.err
+
+
+def test_a_report_of_a_model_without_components(folder) -> None:
+    Path("t.csv").write_text("\n".join(["x", *np.where(Z > 0, "a", "b")]) + "\n")
+    assert call("fit", "t.csv", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+
+
 def test_words_among_numbers_and_limits_are_named_alone(folder) -> None:
     cells = limited()
     cells[4] = "n.d."
