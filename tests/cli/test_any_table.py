@@ -468,6 +468,13 @@ def test_a_report_of_a_model_without_components(folder) -> None:
     assert ran.code == 0, ran.err
 
 
+def test_a_report_of_a_mixture_of_columns_of_every_kind(folder) -> None:
+    write({"stage": with_gaps(GROUPS)})
+    assert call("fit", "t.csv", "-m", "mixture", "-k", "1", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+
+
 def test_words_among_numbers_and_limits_are_named_alone(folder) -> None:
     cells = limited()
     cells[4] = "n.d."
