@@ -31,6 +31,7 @@ TITLES = {
     "mixture": "Mixtures of PPCA",
     "imputation": "Filling hidden cells",
     "mixed": "Columns of every kind",
+    "mixed_speed": "Speed of columns of every kind",
     "calibration": "Intervals of filled cells",
     "intervals": "Confidence intervals of loadings and variances",
     "rank": "How many components",

@@ -75,6 +75,16 @@ def worded(by: Words) -> Iterator[None]:
         _words = before
 
 
+def counted(n: int, what: str, verb: str = "") -> str:
+    """So many of them, and what they do.
+
+    >>> counted(1, "component"), counted(2, "component", "leave"), counted(1, "component", "leave")
+    ('1 component', '2 components leave', '1 component leaves')
+    """
+    words = f"{n} {what}{'s' * (n != 1)}"
+    return f"{words} {verb}{'s' * (n == 1)}" if verb else words
+
+
 def listed(items: Sequence[str], most: int = 5) -> str:
     """A few of the items in words.
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from tests.cli.running import Ran, call
 
+import eigengap
+
 N = 90
 
 
@@ -450,6 +452,29 @@ def test_limits_in_text_of_parquet(folder) -> None:
     assert (made.type, made.null_count) == (pa.float64(), 0)
 
 
+def test_a_report_counts_limits_as_missing(folder) -> None:
+    cells = limited()
+    write({"crp": cells})
+    assert call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+    assert "known by its limits counts as missing in the report" in ran.err
+
+
+def test_a_report_of_a_model_without_components(folder) -> None:
+    Path("t.csv").write_text("\n".join(["x", *np.where(Z > 0, "a", "b")]) + "\n")
+    assert call("fit", "t.csv", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+
+
+def test_a_report_of_a_mixture_of_columns_of_every_kind(folder) -> None:
+    write({"stage": with_gaps(GROUPS)})
+    assert call("fit", "t.csv", "-m", "mixture", "-k", "1", "-o", "t.egap").code == 0
+    ran = call("report", "t.egap", "t.csv", "-o", "t.html")
+    assert ran.code == 0, ran.err
+
+
 def test_words_among_numbers_and_limits_are_named_alone(folder) -> None:
     cells = limited()
     cells[4] = "n.d."
@@ -491,10 +516,8 @@ def test_truth_values_stay_truth_values_where_a_model_takes_numbers(folder, word
     assert "smokes up to" not in ran.err
     assert call("fit", "t.csv", "-m", "ppca", "-k", "1", "--numeric", "-o", "t.egap").code == 0
     call("impute", "t.csv", "--model", "t.egap", "-o", "out.csv", "--force")
-    assert set(column(list(csv.reader(Path("out.csv").read_text().splitlines())), "smokes")) == {
-        truth,
-        other,
-    }
+    again = list(csv.reader(Path("out.csv").read_text().splitlines()))
+    assert set(column(again, "smokes")) == {truth, other}
     call("impute", "t.csv", "--numeric", "-o", "out.npy")
     assert set(np.load("out.npy")[:, 2]) == {0.0, 1.0}
 
@@ -508,3 +531,34 @@ def test_booleans_of_parquet_stay_booleans_where_a_model_takes_numbers(folder) -
     assert call("impute", "t.parquet", "--numeric", "-k", "1", "-o", "out.parquet").code == 0
     made = parquet.read_table("out.parquet").column("smokes")
     assert (made.type, made.null_count) == (pa.bool_(), 0)
+
+
+# What is said of components ------------------------------------------------------------------
+
+
+def test_the_share_of_the_variance_is_said_to_be_of_variables_behind_the_columns(folder) -> None:
+    write({"stage": with_gaps(GROUPS)})
+    ran = call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap")
+    assert "% of the variance behind the columns explained" in ran.err
+    summary = str(eigengap.load("t.egap").summary())
+    assert "% of the variance of the Gaussian variables behind the columns" in summary
+    assert "the scale of those behind binary and nominal ones is a convention" in summary
+    ran = call("fit", "t.csv", "-m", "fa", "-k", "1", "--numeric", "-o", "t.egap", "--force")
+    assert "% of the variance explained" in ran.err
+
+
+def test_components_that_were_offered_and_kept_are_told_apart(folder) -> None:
+    write({f"w{k}": [f"{v:.3f}" for v in Z + 0.5 * latent(6 + k)] for k in range(8)})
+    ran = call("fit", "t.csv", "-m", "bayesian-pca", "-k", "6", "-o", "t.egap", "--json")
+    kept = json.loads(ran.out)["n_components"]
+    assert kept < 6
+    assert f"k = {kept} of at most 6," in ran.err
+    assert "of at most" not in call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "u.egap").err
+
+
+def test_one_component_of_a_trial_is_one() -> None:
+    from eigengap.selection.imputation import Trial
+
+    assert str(Trial("factor analysis", 1, 0.5)) == "factor analysis, 1 component"
+    assert str(Trial("Bayesian PCA", 16, 0.5)) == "Bayesian PCA, up to 16 components"
+    assert str(Trial("column means", None, 1.0)) == "column means"

@@ -15,7 +15,12 @@ from sklearn.ensemble import IsolationForest
 import eigengap as eg
 from eigengap import PPCA, FactorAnalysis, LowRankImputer
 from eigengap.columns import Binary, Bounded, Censored, Continuous, Count, Ignored, Ordinal
-from eigengap.exceptions import DataError, InfiniteCellError, UnknownLevelError
+from eigengap.exceptions import (
+    DataError,
+    InfiniteCellError,
+    NoiseFloorWarning,
+    UnknownLevelError,
+)
 
 
 def _table(n: int = 60) -> pd.DataFrame:
@@ -596,3 +601,15 @@ def test_a_class_of_one_row_has_a_density_of_the_common_width():
     p = model.predict_proba(X)[:, list(model.classes_).index("one")]
     assert 3.0 / len(X) < p[0] < 0.9
     assert p.max() < 0.9
+
+
+def test_scale_is_advised_where_it_has_an_effect():
+    """Variables behind columns have no units, and scaled columns have one."""
+    z = np.random.default_rng(0).normal(size=60)
+    X = pd.DataFrame({"a": z, "b": 2.0 * z, "c": -z})
+    kinds = dict.fromkeys(X, Continuous("identity"))
+    for model in (PPCA(1, columns=kinds), PPCA(1, scale=True)):
+        with pytest.warns(NoiseFloorWarning, match="the data have no noise$"):
+            model.fit(X.mask(X > 2.0))
+    with pytest.warns(NoiseFloorWarning, match=r"differ too much in size \(scale=True helps\)$"):
+        PPCA(1).fit(X.mask(X > 2.0))

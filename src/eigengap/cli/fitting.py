@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from math import nan
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -332,7 +333,7 @@ def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) ->
     facts = _facts_of(model, source)
     parts = [facts["model"]]
     if "n_components" in facts and rank is None:
-        parts.append(f"k = {facts['n_components']}")
+        parts.append(f"k = {facts['n_components']}{_of_most(model)}")
     if "n_iter" in facts and "converged" in facts:
         steps = many(facts["n_iter"], "step")
         parts += [steps, "converged" if facts["converged"] else "NOT converged"]
@@ -344,7 +345,8 @@ def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) ->
         message += f"; log-likelihood per row {signed(height)}"
     if "explained_variance_ratio" in facts:
         share = 100.0 * facts["explained_variance_ratio"]
-        message += f"; {share:.0f} % of the variance explained"
+        behind = " behind the columns" if schema_of(model) is not None else ""
+        message += f"; {share:.0f} % of the variance{behind} explained"
     narrator.say("Fit", message, **facts)
     if height == float("inf") and not is_warned:
         from eigengap.estimators.shared.linear import ways_to_noise
@@ -354,6 +356,15 @@ def _report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) ->
             "no noise is left besides the components, so that likelihoods, p-values and standard "
             f"deviations are meaningless: {ways}"
         )
+
+
+def _of_most(model: Any) -> str:
+    """Of how many components a model has kept some, where it was to find how many."""
+    inner = getattr(model, "estimator_", model)
+    asked, kept = getattr(inner, "n_components", None), getattr(inner, "n_components_", None)
+    if not (isinstance(asked, Integral) and isinstance(kept, Integral)) or kept == asked:
+        return ""
+    return f" of at most {asked}"
 
 
 def _facts_of(model: Any, source: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.rank import factor_parameters, ppca_parameters
 from eigengap.sources import ArraySource, Rescaled, as_source, in_memory, missing_codes
+from eigengap.wording import counted
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -273,7 +274,8 @@ def _why_not_nested(smaller: Any, larger: Any) -> str:
     if _kind(smaller) == FACTORS and _kind(larger) == ISOTROPIC:
         return "the noise of PPCA is the same in all columns"
     if smaller.n_components > larger.n_components:
-        return f"it has {smaller.n_components} components, the other {larger.n_components}"
+        most = counted(smaller.n_components, "component")
+        return f"it has {most}, the other {larger.n_components}"
     scales = {bool(model.scale) for model in (smaller, larger) if _kind(model) == ISOTROPIC}
     if len(scales) > 1 or (True in scales and _kind(larger) == FACTORS):
         return (

@@ -48,7 +48,7 @@ from eigengap.sources import Block, Source, as_source, require_frequencies, warn
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
-from eigengap.wording import words
+from eigengap.wording import counted, words
 
 NO_MISSING = (
     "whiten=False takes rows as they are: impute missing values first (PPCA and LowRankImputer "
@@ -319,7 +319,7 @@ class ICA(Transformer):
             warn(
                 f"{words().parameter('n_components', asked)}, but the rows vary in "
                 f"{whitening.q} directions only: "
-                f"{whitening.q} components are found",
+                f"{counted(whitening.q, 'component')} can be found",
                 UserWarning,
             )
         return whitening

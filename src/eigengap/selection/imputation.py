@@ -25,6 +25,7 @@ from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.rank import largest_rank, most_factors, search_ranks
 from eigengap.sources import hidden_cells
 from eigengap.statistics.additive import Additive
+from eigengap.wording import counted
 
 SHARE = 0.1  # of the observed values held out at a time
 ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to reach it
@@ -61,8 +62,11 @@ class Trial:
     error: float
 
     def __str__(self) -> str:
-        rank = "" if self.n_components is None else f", {self.n_components} components"
-        return f"{self.model}{rank}"
+        if self.n_components is None:
+            return self.model
+        # Bayesian models keep as many of those that they are offered as the data determine.
+        most = "up to " if self.model.startswith("Bayesian") else ""
+        return f"{self.model}, {most}{counted(self.n_components, 'component')}"
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ def report(model: str, data: str, output: str, force: bool, narrator: Any, **giv
             )
         if given["color"] is not None:
             position_of(table, given["color"], "--color")
+        if table.limited:
+            narrator.note("a cell that is known by its limits counts as missing in the report")
         count = write_report(
             estimator, table, output, narrator,
             color=given["color"], title=given["title"], rows=given["rows"],

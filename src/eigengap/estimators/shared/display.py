@@ -170,7 +170,7 @@ def _facts(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
     if found("scale_") is not None and found("scale"):
         yield "units", "columns divided by their standard deviations"
     if (share := found("explained_variance_ratio_")) is not None and len(share):
-        yield "explained", f"{100 * float(np.sum(share)):.1f} % of the variance"
+        yield "explained", f"{100 * float(np.sum(share)):.1f} % of the variance{_of_what(model)}"
     if (noise := found("noise_variance_")) is not None:
         low, high = float(np.min(noise)), float(np.max(noise))
         one = np.ndim(noise) == 0
@@ -190,6 +190,16 @@ def _facts(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
             unfinished = ", stopped early on purpose" if early else ", NOT converged"
             text += ", converged" if converged else unfinished
         yield "fit", text
+
+
+def _of_what(model: Any) -> str:
+    """Whose variance the components explain, where it is not that of the columns themselves."""
+    if getattr(model, "table_", None) is None:
+        return ""
+    words = " of the Gaussian variables behind the columns"
+    if {"binary", "nominal"}.isdisjoint(getattr(model, "kinds_", {}).values()):
+        return words
+    return f"{words}; the scale of those behind binary and nominal ones is a convention"
 
 
 def _particular(estimator: Any) -> Iterator[tuple[str, str]]:

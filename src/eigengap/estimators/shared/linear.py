@@ -60,7 +60,7 @@ from eigengap.spectrum import Spectrum
 from eigengap.statistics.expected.student import least_degrees
 from eigengap.statistics.first_look import skewed_columns
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.wording import words
+from eigengap.wording import counted, words
 
 NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
 
@@ -221,11 +221,14 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
                 UserWarning,
             )
         if fit.at_floor and spec.noise == "isotropic" and varies:
-            too_many = "there are more components than the observed values determine, or "
+            causes = [] if spec.prunes else ["there are more components than the data determine"]
+            causes.append("the data have no noise")
+            if self.table_ is None and not getattr(self, "scale", False):
+                scale = words().parameter("scale", True)
+                causes.append(f"columns differ too much in size ({scale} helps)")
             warn(
                 "the noise variance fell to its floor, so that standard deviations of imputed "
-                f"values mean little: {'' if spec.prunes else too_many}the data have no noise, or "
-                f"columns differ too much in size ({words().parameter('scale', True)} helps)",
+                f"values mean little: {', or '.join(causes)}",
                 NoiseFloorWarning,
             )
         if spec.promises_density and np.isposinf(fit.log_likelihood) and varies:
@@ -465,8 +468,8 @@ def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
 def out_of_reach(share: float, found: GaussianFit) -> str:
     return (
         f"{words().parameter('n_components', f'{share:g}')} of the variance is out of reach: "
-        f"{found.model.q} components, the most that rows and columns allow, explain "
-        f"{explained(found):.3g}"
+        f"{counted(found.model.q, 'component', 'explain')} {explained(found):.3g}, and rows and "
+        "columns allow no more"
     )
 
 

@@ -42,6 +42,7 @@ from eigengap.sources import (
     warn_of_codes,
 )
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.wording import counted
 
 # What a fit sets; after partial_fit each is computed when it is first asked for.
 SOLVED = frozenset(
@@ -238,7 +239,8 @@ class PartialFit(LinearGaussianEstimator):
             return  # the covariance of the model is that of the rows
         warn(
             "partial_fit goes on from the model that fit has left, because fit keeps no moments: "
-            f"beyond the {q} components the rows of fit count as noise. Give every batch to "
+            f"beyond the {counted(q, 'component')} the rows of fit count as noise. Give every "
+            "batch to "
             "partial_fit, the first one too, and nothing is lost",
             ContinuedFitWarning,
         )

@@ -40,7 +40,7 @@ from eigengap.linalg import (
     unpack,
 )
 from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows, Scratch
-from eigengap.wording import words
+from eigengap.wording import counted, words
 
 # Beyond this signal to noise, or this distance of the mean from the rows' shift in units of the
 # noise, r^T Psi^-1 r - z^T P z is a small difference of large numbers. It is then computed from the
@@ -105,7 +105,7 @@ class RowPosteriors:
         if not self.has_density:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
-                f"{self.q} components leave directions without variance (row "
+                f"{counted(self.q, 'component', 'leave')} directions without variance (row "
                 f"{words().number(int(self.at[0]))}). "
                 f"{'Fit fewer components, or give' if self.q else 'Give'} "
                 f"{words().model('PPCA')} a {words().parameter('noise_variance')} above 0"

@@ -74,7 +74,8 @@ def all_rows(X: Any, estimator: Any = None) -> Table:
 def source_for(estimator: Any, X: Any, **how: Any) -> sources.Source:
     """X as a source with the columns of the fit: coded ones where they are of several kinds."""
     if (coded := coded_table(estimator)) is not None:
-        return coded.source(_of_columns(X, getattr(estimator, "feature_names_in_", coded.names)))
+        names = getattr(estimator, "feature_names_in_", coded.names)
+        return _without_limits(coded, coded.source(_of_columns(X, names)))
     if isinstance(X, sources.Source):
         source = X
     else:
@@ -92,6 +93,16 @@ def source_for(estimator: Any, X: Any, **how: Any) -> sources.Source:
             "give the table that it was fitted to, or new rows of the same columns"
         )
     return source
+
+
+def _without_limits(coded: CodedTable, source: sources.Source) -> sources.Source:
+    """The values alone: a cell that is known by its limits is drawn as a missing one."""
+    d = len(coded.used)
+    if coded.details.n == 0 or coded.details.sizes:
+        return source
+    values = np.asarray(source.collect())[:, :d]
+    names = None if source.names is None else source.names[:d]
+    return sources.ArraySource(values, weight=getattr(source, "weight", None), names=names)
 
 
 def count_of(name: str, value: Any, least: int = 1) -> int:
@@ -124,7 +135,10 @@ class _Codes:
     of: CodedTable
 
     def source(self, X: Any) -> sources.Source:
-        return sources.ArraySource(np.asarray(X, dtype=np.float64))
+        values = np.asarray(X, dtype=np.float64)
+        lacks = len(self.of.used) + self.of.details.n - values.shape[1]
+        no_limits = np.full((len(values), lacks), np.nan)  # see `_without_limits`
+        return sources.ArraySource(np.hstack([values, no_limits]))
 
     def decode(self, X: Any, values: Array) -> Array:
         del X

@@ -78,12 +78,12 @@ def section(subject: Subject, look: Look, names: tuple[str, ...]) -> Section:
 def _behind(subject: Subject, axes: tuple[str, ...]) -> tuple[Variables, tuple[str, ...]] | None:
     """Correlations of the Gaussian variables behind the columns, by the loadings of the model."""
     model, coded = getattr(subject.bare, "model_", None), subject.coded
-    gaussian = getattr(model, "gaussian", None)
+    psi = getattr(getattr(model, "gaussian", None), "psi", None)  # None of a mixture
     loadings = getattr(subject.bare, "loadings_", None)
-    if gaussian is None or loadings is None or coded is None:
+    if psi is None or loadings is None or coded is None:
         return None
     L = np.asarray(loadings, dtype=np.float64)
-    variance = np.sum(L**2, axis=1) + gaussian.psi
+    variance = np.sum(L**2, axis=1) + psi
     r: Array = np.clip(L / np.sqrt(variance)[:, None], -1.0, 1.0)
     under = distinct(coded.underlying_names)
     return Variables(r, np.eye(L.shape[1]), None, axes, is_linear=True), under

@@ -62,6 +62,8 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         given = "" if q is None else f" It has {count(q, 'coordinate')}, as requested."
         why = f"{subject.kind} has no eigenvalues to choose the rank by.{given}"
         return Section("components", TITLE, left_out=why)
+    if len(found.values) == 0:
+        return Section("components", TITLE, left_out="The model has no components.")
     choice = rank_choice(subject, look, seed)
     gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows
     if subject.coded is not None:

@@ -67,7 +67,8 @@ def _components(subject: Subject) -> Fact:
         share = eigenvalues(subject.bare).share
     note = ""
     if share is not None and q is not None:
-        note = f"{percent(float(share[:q].sum()))} of the variance"
+        behind = "" if subject.coded is None else " behind the columns"
+        note = f"{percent(float(share[:q].sum()))} of the variance{behind}"
     return Fact("components", "–" if q is None else whole(q), note)
 
 
@@ -93,8 +94,11 @@ def _warnings(
         )
     elif q and look.n_rows < FEW_PER_COMPONENT * q:
         found.append(
-            f"There are fewer than {FEW_PER_COMPONENT} rows for each of the {q} components; the "
-            "later ones will not come back in other rows."
+            f"There are fewer than {FEW_PER_COMPONENT} rows for the component; it may not come "
+            "back in other rows."
+            if q == 1
+            else f"There are fewer than {FEW_PER_COMPONENT} rows for each of the {q} components; "
+            "the later ones will not come back in other rows."
         )
     mostly = look.missing.per_column > MOSTLY_MISSING * look.n_rows
     empty = [names[j] for j in np.flatnonzero(mostly)]

@@ -30,6 +30,7 @@ from eigengap.sources import Block, Source
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import Moments
+from eigengap.wording import counted
 
 SIGNIFICANCE = 0.05  # of Bartlett's tests
 BIC = "BIC of the observed-data likelihood"
@@ -62,8 +63,8 @@ def within_tolerance(spectrum: Spectrum, tolerance: float, most: int) -> tuple[i
     reached = [q for q, left in values.items() if left < tolerance]
     if not reached:
         raise DoesNotApplyError(
-            f"{last} components leave {100 * values[last]:.0f} % of the variance, more than the "
-            f"tolerance of {100 * tolerance:g} %"
+            f"{counted(last, 'component', 'leave')} {100 * values[last]:.0f} % of the variance, "
+            f"more than the tolerance of {100 * tolerance:g} %"
         )
     return reached[0], curve
 
