@@ -1,5 +1,8 @@
 """Counts, against quadrature, Newton's method for generalised linear models, and simulation."""
 
+import warnings
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -7,7 +10,10 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 from scipy.stats import nbinom, norm, poisson
 
+import eigengap as eg
 from eigengap.columns import Count
+from eigengap.compiled.choice import Kernels
+from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes, learned_dispersion
 from eigengap.fitting.columns.fit import fit_columns
 from eigengap.fitting.gaussian.problem import EMOptions
@@ -16,7 +22,7 @@ from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.maps import Identity, Margin
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
-from eigengap.models.gaussian.evidence import Counts
+from eigengap.models.gaussian.evidence import Counts, Evidence
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 
@@ -66,6 +72,96 @@ def test_a_dispersion_near_zero_loses_no_digits(shape, y):
     expected = rising + of_mean - gammaln(y + 1.0)
     size = 1.0 + y * np.abs(u) + np.exp(u) + gammaln(y + 1.0)  # of the terms
     assert np.all(np.abs(counts.log_density(u) - expected) <= 1e-13 * size)
+
+
+LARGE = [1e6, 1e9, 1e12, 5e15, 2.0**53]
+
+
+@pytest.mark.parametrize("y", LARGE)
+@pytest.mark.parametrize("shape", [np.inf, 0.3, 1.0, 1e4, 1e10])
+def test_densities_of_large_counts_keep_their_digits(y, shape):
+    """Against decimals of fifty digits."""
+    u = np.log(y) + np.array([-3.0, -1e-6, 0.0, 1e-9, 0.5])
+    counts = Counts(np.full(5, y), np.zeros(5), np.full(5, shape))
+    with localcontext(prec=60):
+        expected = [float(log_probability(y, each, shape)) for each in u.tolist()]
+    # A rounding of u moves the density by its slope.
+    rounding = 1e-15 * np.abs(u * np.minimum(y, shape) * np.expm1(u - np.log(y)))
+    assert np.all(np.abs(counts.log_density(u) - expected) <= 1e-11 + 10.0 * rounding)
+
+
+def log_probability(y, u, shape):
+    y, log_mean = Decimal(y), Decimal(u)
+    if np.isinf(shape):
+        return y * log_mean - log_mean.exp() - log_gamma(y + 1)
+    r, mean = Decimal(shape), log_mean.exp()
+    rising = log_gamma(y + r) - log_gamma(r) - log_gamma(y + 1)
+    return rising + r * (r / (r + mean)).ln() + y * (mean / (r + mean)).ln()
+
+
+def log_gamma(x):
+    """By Stirling's series, where it is as good as exact."""
+    if x < 1000:
+        return Decimal(float(gammaln(float(x))))
+    series = 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5)
+    return (x - Decimal("0.5")) * x.ln() - x + Decimal(0.5 * np.log(2.0 * np.pi)) + series
+
+
+@pytest.mark.parametrize("y", LARGE[1:])
+@pytest.mark.parametrize("shape", [1.0, 50.0])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sites_of_large_counts_do_not_depend_on_their_size(y, shape, compiled):
+    """Far above its shape a count is y = G exp(u) / shape with G ~ Gamma(shape)."""
+    at = np.array([-1.0, 0.0, 2.0])
+    a, v, known = at + np.log(y), np.full(3, 2.0), np.zeros((1, 3))
+    evidence = Evidence(np.ones(3, dtype=bool), known + y, known, np.full(3, shape))
+    if compiled:
+        found = [np.empty((1, 3)) for _ in range(3)]
+        cells = (evidence.is_count, evidence.first, evidence.second, evidence.shape)
+        kernels = Kernels("sites_numba", compiling=0.0).load()
+        kernels.tilt(*cells, a[None], v[None], *found, 0, 1)
+    else:
+        found = evidence.tilted(a[None], v[None])
+    log_mass, mean, variance = (x[0] for x in found)
+
+    x = np.linspace(-9.0, 12.0, 20_001)  # u - ln y
+    density = np.exp(shape * (np.log(shape) - x - np.exp(-x)) - gammaln(shape))
+    with np.errstate(under="ignore"):
+        weight = density * norm.pdf(x, at[:, None], np.sqrt(2.0)) * (x[1] - x[0])
+    mass, first = weight.sum(axis=1), weight @ x
+    near = 1e-8 + 100.0 * shape / y
+    np.testing.assert_allclose(log_mass + np.log(y), np.log(mass), atol=near)
+    np.testing.assert_allclose(mean - np.log(y), first / mass, atol=near)
+    expected = weight @ x**2 / mass - (first / mass) ** 2
+    np.testing.assert_allclose(variance, expected, atol=near)
+
+
+def test_one_count_however_large_leaves_a_fit_that_converges_in_silence():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=200)
+    X = np.column_stack([*(z + 0.5 * rng.normal(size=(3, 200))), 1.0 + 0.5 * z])
+    X[:, 3] = rng.poisson(np.exp(X[:, 3]))
+    ends = []
+    for largest in (1e12, 5e15, 2.0**53):
+        X[3, 3] = largest
+        model = eg.FactorAnalysis(1, columns={3: "count"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(X)
+            model.explain(X)
+        assert model.converged_
+        ends.append(model.log_likelihood_)
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_a_count_beyond_whole_numbers_is_refused():
+    X = np.column_stack([np.arange(20.0), np.arange(20.0) % 7, np.arange(20.0) % 3])
+    model = eg.FactorAnalysis(1, columns={1: "count", 2: "continuous"}).fit(X)
+    X[4, 1] = 2.0**54
+    with pytest.raises(DataError, match=r"2\^53.* at row 4"):
+        model.fit(X)
+    with pytest.raises(DataError, match="at row 4, column 1"):
+        model.transform(X)
 
 
 def test_a_dispersion_near_zero_is_poisson():

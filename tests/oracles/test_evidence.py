@@ -91,7 +91,7 @@ def test_counts(y, a, v, shape):
     assert moment(2, at) == pytest.approx(variance, rel=1e-8)
 
 
-@pytest.mark.parametrize("y", [1e6, 1e9, 1e11])
+@pytest.mark.parametrize("y", [1e6, 1e9, 1e11, 5e15])
 @pytest.mark.parametrize("v", [0.01, 2.0])
 def test_large_counts_give_their_u_almost_exactly(y, v):
     """exp(y u - exp(u)) / gamma(y) is the density of ln G, G ~ Gamma(y): nearly Gaussian."""
@@ -99,12 +99,12 @@ def test_large_counts_give_their_u_almost_exactly(y, v):
     a = np.array([near - 2.0 * np.sqrt(v)])
     found = Counts(np.array([y]), np.zeros(1), np.array([np.inf])).tilted(a, np.array([v]))
     log_mass = norm.logpdf(near, a[0], np.sqrt(v + spread)) - np.log(y)
-    assert found.log_mass[0] == pytest.approx(log_mass, abs=1e-6 + 1e-13 * y)
+    assert found.log_mass[0] == pytest.approx(log_mass, abs=1e-6)
     assert found.mean[0] == pytest.approx(near + spread * (a[0] - near) / v, abs=1e-8)
     assert found.variance[0] == pytest.approx(1.0 / (1.0 / spread + 1.0 / v), rel=1e-3)
 
 
-@pytest.mark.parametrize("large", [1.0, 1e8])
+@pytest.mark.parametrize("large", [1.0, 1e8, 1e14])
 def test_the_kernel_has_the_same_moments(large):
     rng = np.random.default_rng(0)
     c, m = 60, 5
@@ -120,6 +120,5 @@ def test_the_kernel_has_the_same_moments(large):
     kernels = Kernels("sites_numba", compiling=0.0).load()
     cells = (evidence.is_count, evidence.first, evidence.second, evidence.shape)
     kernels.tilt(*cells, mean, variance, *found, 0, c)
-    rounding = 1e-9 + 1e-13 * large  # of terms of ln p(y | u), which are some 20 y and cancel
     for own, twin in zip(found, evidence.tilted(mean, variance), strict=True):
-        np.testing.assert_allclose(own, twin, rtol=1e-9, atol=rounding)
+        np.testing.assert_allclose(own, twin, rtol=1e-9, atol=1e-9)

@@ -41,6 +41,7 @@ MANY, MANY_WEIGHTS = (MANY + 1.0) / 2.0, MANY_WEIGHTS / 2.0
 MOST_NEWTON, LARGEST_STEP, LARGEST_LOG = 60, 2.0, 700.0
 MOST_REACH, CLOSE = 40, 1.01
 LEAST_LEFT, LARGEST_SITE = 1e-13, 1e30  # precision, which no cell has
+SMALL, STIRLING = 0.1, 15.0  # as in `models.gaussian.evidence`
 TOGETHER = 8  # masses whose product is taken before its logarithm
 
 ROOT_HALF, LOG_ROOT_2PI = math.sqrt(0.5), 0.5 * math.log(2.0 * math.pi)
@@ -187,25 +188,70 @@ def _intervals(G: Array) -> None:
 
 
 # What the logarithm of the joint density has fallen by at s from its mode, and its derivative.
-# The rate is the mean there, or its share mean / (shape + mean) where there is a shape; `slope` is
+# The rate is the mean there, or its `_share` where there is a shape; `slope` is
 # what Newton's method has left of it. LLVM makes SIMD of a loop only without the other's branch.
 
 
 @_inlined
 def _poisson_fall(s: float, rate: float, slope: float, v: float) -> tuple[float, float]:
     power = _exp(s)
-    fall = rate * (power - 1.0 - s) + s * (0.5 * s / v - slope)
-    return fall, rate * (power - 1.0) + s / v - slope
+    p = TAYLOR[11]
+    p = p * s + TAYLOR[10]
+    p = p * s + TAYLOR[9]
+    p = p * s + TAYLOR[8]
+    p = p * s + TAYLOR[7]
+    p = p * s + TAYLOR[6]
+    p = p * s + TAYLOR[5]
+    p = p * s + TAYLOR[4]
+    p = p * s + TAYLOR[3]
+    p = p * s + TAYLOR[2]
+    beyond = p * s * s if abs(s) < SMALL else power - 1.0 - s
+    return rate * beyond + s * (0.5 * s / v - slope), rate * (beyond + s) + s / v - slope
 
 
 @_inlined
 def _binomial_fall(
     s: float, rate: float, slope: float, v: float, total: float
 ) -> tuple[float, float]:
-    grown = math.expm1(s)
-    larger = 1.0 + rate * grown
-    fall = total * (math.log(larger) - rate * s) + s * (0.5 * s / v - slope)
-    return fall, total * rate * ((1.0 + grown) / larger - 1.0) + s / v - slope
+    # `models.gaussian.evidence` says why: a share above 1/2 is given by the other one, negative.
+    p, t = abs(rate), s if rate >= 0.0 else -s
+    grown = math.expm1(min(t, LARGEST_LOG))
+    evidence = total * (math.log1p(p * grown) + max(t - LARGEST_LOG, 0.0) - p * t)
+    by = total * p * ((1.0 - p) * grown / (1.0 + p * grown))
+    fall = evidence + s * (0.5 * s / v - slope)
+    return fall, (by if rate >= 0.0 else -by) + s / v - slope
+
+
+@_inlined
+def _share(mean: float, shape: float) -> float:
+    """mean / (mean + shape), or where it is above 1/2 what is left of it to 1, negative."""
+    return mean / (mean + shape) if mean <= shape else -shape / (mean + shape)
+
+
+@_part
+def _log_gamma_rest(x: float) -> float:
+    """ln Gamma(x) - (x ln x - x), as `models.gaussian.evidence` does."""
+    if x < STIRLING:
+        return math.lgamma(x) - x * math.log(x) + x
+    w = 1.0 / (x * x)
+    series = (1.0 / 12.0 - w * (1.0 / 360.0 - w * (1.0 / 1260.0 - w / 1680.0))) / x
+    return LOG_ROOT_2PI - 0.5 * math.log(x) + series
+
+
+@_part
+def _log_density(y: float, log_mean: float, shape: float) -> float:
+    """ln p(y) of a count of this mean: its largest value, less what it has fallen by."""
+    is_poisson = math.isinf(shape)
+    log_mean = min(log_mean, LARGEST_LOG)
+    if y == 0.0:
+        mean = math.exp(log_mean)
+        return -mean if is_poisson else -shape * math.log1p(mean / shape)
+    s = log_mean - math.log(y)
+    largest = -_log_gamma_rest(y) - math.log(y)
+    if is_poisson:
+        return largest - _poisson_fall(max(s, -LARGEST_LOG), y, 0.0, math.inf)[0]
+    largest += _log_gamma_rest(y + shape) - _log_gamma_rest(shape)
+    return largest - _binomial_fall(s, _share(y, shape), 0.0, math.inf, y + shape)[0]
 
 
 @_part
@@ -243,7 +289,7 @@ def _counts(G: Array, shape: float) -> None:
     for r in range(LANE):
         at, y, v = G[MODE + r], G[LOWER + r], G[V + r]
         mean = _exp(min(max(at + G[UPPER + r], -LARGEST_LOG), LARGEST_LOG))
-        G[RATE + r] = mean if is_poisson else mean / (shape + mean)
+        G[RATE + r] = mean if is_poisson else _share(mean, shape)
         # What Newton's method has left of the slope, zero where it has converged.
         G[SLOPE + r] = (y - mean) / (1.0 + mean / shape) - (at - G[A + r]) / v
         G[SUM0 + r], G[SUM1 + r], G[SUM2 + r] = 0.0, 0.0, 0.0
@@ -253,13 +299,7 @@ def _counts(G: Array, shape: float) -> None:
             _add_node(G, shape, MANY[k], MANY_WEIGHTS[k])
     for r in range(LANE):
         at, y, v = G[MODE + r], G[LOWER + r], G[V + r]
-        log_mean = at + G[UPPER + r]
-        value = y * log_mean - math.lgamma(y + 1.0) - LOG_ROOT_2PI - 0.5 * math.log(v)
-        if is_poisson:
-            value -= G[RATE + r]
-        else:
-            value += math.lgamma(y + shape) - math.lgamma(shape) + shape * math.log(shape)
-            value += (y + shape) * (math.log(G[RATE + r]) - log_mean)
+        value = _log_density(y, at + G[UPPER + r], shape) - LOG_ROOT_2PI - 0.5 * math.log(v)
         value -= 0.5 * (at - G[A + r]) ** 2 / v
         offset = G[SUM1 + r] / G[SUM0 + r]
         G[MASS + r], G[LOG_MASS + r] = 1.0, value + math.log(G[SUM0 + r])

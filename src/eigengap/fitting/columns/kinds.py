@@ -24,6 +24,7 @@ from eigengap.fitting.columns.survey import ColumnCells, Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
 from eigengap.models.columns.continuous import ContinuousColumn
+from eigengap.models.columns.count import LARGEST as LARGEST_COUNT
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.ordinal import OrdinalColumn
@@ -372,7 +373,11 @@ class Count(Kind):
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values < 0) | (values != np.round(values))
-        return super().fault(values, has_levels) or _first(bad, "a number that is not a count")
+        return (
+            super().fault(values, has_levels)
+            or _first(bad, "a number that is not a count")
+            or _first(values > LARGEST_COUNT, "a count beyond 2^53, where float64 skips numbers")
+        )
 
     def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
         learns = isinstance(self.dispersion, str)

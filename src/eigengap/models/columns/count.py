@@ -26,7 +26,7 @@ WEIGHTS = WEIGHTS / WEIGHTS.sum()
 # is 1 / mean + dispersion, by more than a few times. For means from LARGE on ln y is then taken for
 # Gaussian: quantiles have their probability to 0.005.
 LARGE, SMOOTH, WIDE = 50.0, 4.0, 0.01
-LARGEST = 2.0**53  # counts beyond it are not whole numbers any more
+LARGEST = 2.0**53  # beyond it float64 skips whole numbers
 LARGEST_LOG = 36.7  # its logarithm
 GRID, REACH = 64, 6.0  # counts in a sum over all of them, and standard deviations that they span
 LATTICE = np.array([0.25, 0.5])  # of mean and ln variance of u, between which moments are smooth
@@ -52,7 +52,7 @@ class CountColumn(Column):
         return 1.0 / self.dispersion if self.dispersion > 0.0 else inf
 
     def holds(self, x: Array) -> NDArray[np.bool_]:
-        return np.asarray((x >= 0) & (x == np.round(x)))
+        return np.asarray((x >= 0) & (x == np.round(x)) & (x <= LARGEST))
 
     def encode(self, x: Array, details: Array | None = None) -> Cells:
         log_size = np.zeros(len(x)) if details is None or not self.has_size else details[:, 0]

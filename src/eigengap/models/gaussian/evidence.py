@@ -21,7 +21,7 @@ method; the moments are integrals on both sides of it, by Gauss and Legendre's r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, pi
+from math import factorial, inf, pi
 from typing import NamedTuple
 
 import numpy as np
@@ -177,14 +177,16 @@ class Counts:
         return Moments(log_mass, at + offset, second / mass - offset**2)
 
     def log_density(self, u: Array) -> Array:
-        """ln p(y | u)."""
-        y, r = self.y, self.shape
-        log_mean = np.minimum(u + self.log_size, LARGEST_LOG)
-        poisson = y * log_mean - np.exp(log_mean)
-        finite = np.where(np.isinf(r), 1.0, r)
-        binomial = y * log_mean - (y + finite) * np.logaddexp(0.0, log_mean - np.log(finite))
-        binomial += _log_rising(finite, y)
-        return np.where(np.isinf(r), poisson, binomial) - gammaln(y + 1.0)
+        """ln p(y | u): its largest value, where the mean is y, less what it has fallen by since.
+
+        The terms of ln p itself grow with y, and of 1e15 their difference would have no digit left.
+        """
+        y, log_mean = self.y, np.minimum(u + self.log_size, LARGEST_LOG)
+        some = np.maximum(y, 1.0)
+        fall = _fall_of_counts(log_mean - np.log(some), some, some, self.shape)[0]
+        r, mean = np.where(np.isinf(self.shape), 1.0, self.shape), np.exp(log_mean)
+        of_none = np.where(np.isinf(self.shape), mean, r * np.log1p(mean / r))
+        return np.where(y > 0.0, _log_largest(some, self.shape) - fall, -of_none)
 
     def _slopes(self, u: Array) -> tuple[Array, Array]:
         """First derivative of ln p(y | u) by u, and the second with its sign changed."""
@@ -198,18 +200,9 @@ class Counts:
         At the mode the linear terms of evidence and Gaussian cancel, but for `slope`.
         """
         mean = np.exp(np.minimum(at + self.log_size, LARGEST_LOG))
-        grown, r = np.expm1(s), self.shape
-        poisson, by_poisson = mean * (grown - s), mean * grown
+        evidence, by_evidence = _fall_of_counts(s, mean, self.y, self.shape)
         fall, by = s * (0.5 * s / variance - slope), s / variance - slope
-        is_poisson = np.isinf(r)
-        if is_poisson.all():
-            return fall + poisson, by + by_poisson
-        finite = np.where(is_poisson, 1.0, r)
-        share, total = mean / (finite + mean), self.y + finite
-        binomial = total * (np.log1p(share * grown) - share * s)
-        by_binomial = total * share * grown * (1.0 - share) / (1.0 + share * grown)
-        fall = fall + np.where(is_poisson, poisson, binomial)
-        return fall, by + np.where(is_poisson, by_poisson, by_binomial)
+        return fall + evidence, by + by_evidence
 
     def _mode(self, mean: Array, variance: Array) -> Array:
         """Where the product is largest: damped Newton's method, for Poisson from a bound.
@@ -253,18 +246,57 @@ class Counts:
         return s
 
 
+SMALL = 0.1  # below it ten terms of a series give exp(s) - 1 - s, whose difference loses digits
+SERIES = tuple(1.0 / factorial(k) for k in range(2, 12))
 STIRLING = 15.0  # from here on four terms of Stirling's series give ln Gamma to 2e-14
 
 
-def _log_rising(r: Array, y: Array) -> Array:
-    """ln [Gamma(r + y) / (Gamma(r) r^y)], without the difference of two large logarithms."""
-    far = np.maximum(r, STIRLING)
-    by_series = (y + far - 0.5) * np.log1p(y / far) - y + _stirling(y + far) - _stirling(far)
-    plain = gammaln(r + y) - gammaln(r) - y * np.log(r)
-    return np.where(r >= STIRLING, by_series, plain)
+def _fall_of_counts(s: Array, mean: Array, y: Array, shape: Array) -> tuple[Array, Array]:
+    """What ln p(y | u) falls by, but for its linear term, at s from a u of this mean; by s."""
+    is_poisson = np.isinf(shape)
+    if is_poisson.all():
+        return mean * _beyond_linear(s), mean * np.expm1(np.minimum(s, LARGEST_LOG))
+    r = np.where(is_poisson, 1.0, shape)
+    fall, by = _binomial_fall(s, mean, r, y + r)
+    if not is_poisson.any():
+        return fall, by
+    poisson, by_poisson = _fall_of_counts(s, mean, y, np.full_like(shape, inf))
+    return np.where(is_poisson, poisson, fall), np.where(is_poisson, by_poisson, by)
 
 
-def _stirling(z: Array) -> Array:
-    """ln Gamma(z) - ((z - 1/2) ln z - z + ln(2 pi) / 2)."""
-    w = 1.0 / (z * z)
-    return np.asarray((1.0 / 12.0 - w * (1.0 / 360.0 - w * (1.0 / 1260.0 - w / 1680.0))) / z)
+def _binomial_fall(s: Array, mean: Array, r: Array, total: Array) -> tuple[Array, Array]:
+    """total (ln(p exp(s) + 1 - p) - p s) for p = mean / (mean + r), and its derivative.
+
+    It is the same of 1 - p and -s: the smaller of p and 1 - p keeps its digits.
+    """
+    above = mean > r
+    p, sign = np.where(above, r, mean) / (mean + r), np.where(above, -1.0, 1.0)
+    t = sign * s
+    grown = np.expm1(np.minimum(t, LARGEST_LOG))
+    log = np.log1p(p * grown) + np.maximum(t - LARGEST_LOG, 0.0)
+    by = (1.0 - p) * grown / (1.0 + p * grown)
+    return total * (log - p * t), sign * total * p * by
+
+
+def _beyond_linear(s: Array) -> Array:
+    """exp(s) - 1 - s."""
+    small = np.clip(s, -SMALL, SMALL)
+    near = small**2 * np.polynomial.polynomial.polyval(small, SERIES)
+    return np.where(np.abs(s) < SMALL, near, np.expm1(np.minimum(s, LARGEST_LOG)) - s)
+
+
+def _log_largest(y: Array, shape: Array) -> Array:
+    """ln p(y) of a count y > 0 whose mean is y."""
+    poisson = -_log_gamma_rest(y) - np.log(y)
+    r = np.where(np.isinf(shape), 1.0, shape)
+    more = _log_gamma_rest(y + r) - _log_gamma_rest(r)
+    return np.where(np.isinf(shape), poisson, poisson + more)
+
+
+def _log_gamma_rest(x: Array) -> Array:
+    """ln Gamma(x) - (x ln x - x), without the difference of large numbers."""
+    far, near = np.maximum(x, STIRLING), np.minimum(x, STIRLING)
+    w = 1.0 / (far * far)
+    series = (1.0 / 12.0 - w * (1.0 / 360.0 - w * (1.0 / 1260.0 - w / 1680.0))) / far
+    by_series = 0.5 * np.log(2.0 * pi / far) + series
+    return np.where(x >= STIRLING, by_series, gammaln(near) - near * np.log(near) + near)
