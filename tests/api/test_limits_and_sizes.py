@@ -114,7 +114,7 @@ def test_what_is_refused():
         eg.FactorAnalysis(1, columns=KINDS).fit(table.assign(hours=0.0))
     model = eg.FactorAnalysis(1, columns=KINDS).fit(table)
     limits[5, 2] = 1.0
-    with pytest.raises(DataError, match="row 5 has a limit in column 2"):
+    with pytest.raises(DataError, match='row 5 has a limit in column "ph"'):
         model.transform(with_limits(table, upper=limits))
 
 

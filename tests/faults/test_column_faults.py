@@ -15,7 +15,12 @@ from sklearn.ensemble import IsolationForest
 import eigengap as eg
 from eigengap import PPCA, FactorAnalysis, LowRankImputer
 from eigengap.columns import Binary, Bounded, Censored, Continuous, Count, Ignored, Ordinal
-from eigengap.exceptions import DataError, InfiniteCellError, UnknownLevelError
+from eigengap.exceptions import (
+    DataError,
+    InfiniteCellError,
+    SentinelWarning,
+    UnknownLevelError,
+)
 
 
 def _table(n: int = 60) -> pd.DataFrame:
@@ -94,6 +99,30 @@ def test_text_where_numbers_were(imputer):
     X = _table().astype({"x": object})
     X.loc[5, "x"] = "many"
     with pytest.raises(ValueError, match='column "x" held numbers in the fit'):
+        imputer.impute(X)
+
+
+@pytest.mark.parametrize(
+    ("cells", "match"),
+    [
+        (lambda x: x.astype(str).where(x.notna()), r'numbers written as text: ".+" at row 0'),
+        (lambda x: pd.to_datetime(x, unit="D"), "date or time: .* at row 0"),
+        (lambda x: x.astype(object).where(x.index != 4, "many"), 'text among .*: "many" at row 4'),
+    ],
+)
+def test_cells_where_numbers_were_are_named_with_the_way_out(imputer, cells, match):
+    X = _table()
+    with pytest.raises(DataError, match=f'"visits" held numbers .* now holds {match}. [A-Z]'):
+        imputer.impute(X.assign(visits=cells(X["visits"])))
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"), [(25.0, '"count"} or "continuous"'), (0.5, '"continuous"}')]
+)
+def test_a_number_outside_the_levels_has_a_way_out(imputer, value, kinds):
+    X = _table()
+    X.loc[3, "grade"] = value
+    with pytest.raises(UnknownLevelError, match=f'fit with columns={{"grade": {kinds}'):
         imputer.impute(X)
 
 
@@ -308,6 +337,61 @@ def test_a_column_without_any_value_is_refused_by_name_unless_it_is_ignored(dtyp
     assert found["empty"].isna().all()
     assert not found.drop(columns="empty").isna().any(axis=None)
     assert "ignored" in str(imputer.summary())
+
+
+DATES = pd.date_range("2024-01-01", periods=60)
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"),
+    [
+        (DATES, "it holds dates or times. Make numbers of it, days since"),
+        (pd.Series(DATES.date, dtype=object), "it holds dates or times. Make numbers of it"),
+        (pd.to_timedelta(np.arange(60), unit="h"), "it holds dates or times. Make numbers"),
+        (pd.Series([[1]] * 60), "it holds neither numbers nor levels. Make numbers or text"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Continuous(), "nominal"])
+def test_a_column_of_neither_numbers_nor_levels_says_what_it_holds(cells, what, kind):
+    X = _table().assign(when=cells)
+    with pytest.raises(DataError, match=f'column "when" cannot be .*: {what}') as caught:
+        _fit(X, {"when": kind})
+    assert (caught.value.column, caught.value.name) == (6, "when")
+
+
+# Words among numbers ----------------------------------------------------------------------------
+
+
+def _with_words() -> pd.DataFrame:
+    X = _table()[["x", "share", "size"]]
+    return X.assign(size=X["x"].round(2).astype(str).where(X["x"].notna())).assign(
+        size=lambda Y: Y["size"].mask(Y.index.isin([7, 30]), "ND")
+    )
+
+
+@pytest.mark.parametrize("where", ["pandas", "polars", "csv"])
+@pytest.mark.parametrize("cls", [FactorAnalysis, LowRankImputer])
+def test_words_among_numbers_are_warned_of_once(where, cls, tmp_path):
+    X = _with_words()
+    X.to_csv(tmp_path / "words.csv", index=False)
+    tables = {"pandas": X, "polars": pl.from_pandas(X), "csv": tmp_path / "words.csv"}
+    with pytest.warns(SentinelWarning) as caught:
+        cls(n_components=1, columns="auto").fit(tables[where])
+    (message,) = [str(one.message) for one in caught if one.category is SentinelWarning]
+    assert 'column "size" holds numbers, but text in 2 cells ("ND" at row 7)' in message
+    assert "left out of the model" in message
+    way = {"pandas": "pandas.to_numeric(X[", "polars": "strict=False", "csv": '["ND"]'}[where]
+    assert way in message
+
+
+@pytest.mark.filterwarnings("error::eigengap.exceptions.SentinelWarning")
+def test_words_of_columns_whose_kind_is_named_are_not_warned_of(tmp_path):
+    X = _with_words()
+    FactorAnalysis(0, columns={"size": "ignored"}).fit(X)
+    X.to_csv(tmp_path / "words.csv", index=False)
+    for cls in (FactorAnalysis, LowRankImputer):
+        how = {"n_components": 1, "columns": {"x": "continuous"}, "missing_values": ["ND"]}
+        assert cls(**how).fit(tmp_path / "words.csv").kinds_["size"] == "continuous"
 
 
 def test_a_null_column_of_polars():

@@ -41,7 +41,7 @@ REPEATED = 3  # cells for each of the few numbers, on average, that make them le
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
 FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
 
-
+NO_VALUES = "it holds neither numbers nor levels"
 TOTAL = "total"  # as the size of a row of counts
 TRANSFORMS = ("auto", "identity", "log", "yeo-johnson", "rank")
 
@@ -68,6 +68,7 @@ class Kind:
 
     word: ClassVar[str]
     takes_limits: ClassVar[bool] = False  # whether cells may be known by limits only
+    of_numbers: ClassVar[bool] = False  # whether levels are no values of it
 
     def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
         """The levels of a column of text in the order of their codes."""
@@ -106,6 +107,7 @@ class Continuous(Kind):
     """
 
     word: ClassVar[str] = "continuous"
+    of_numbers: ClassVar[bool] = True
     transform: str = "auto"
 
     def __post_init__(self) -> None:
@@ -204,6 +206,7 @@ class Positive(Kind):
     """Numbers from 0 on; zeros are an atom of their own."""
 
     word: ClassVar[str] = "positive"
+    of_numbers: ClassVar[bool] = True
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return super().fault(values, has_levels) or _first(values < 0, "a negative number")
@@ -219,6 +222,7 @@ class Bounded(Kind):
     """Numbers between two bounds, percentages for instance; those at a bound are an atom."""
 
     word: ClassVar[str] = "bounded"
+    of_numbers: ClassVar[bool] = True
     lower: float = 0.0
     upper: float = 1.0
 
@@ -359,6 +363,7 @@ class Count(Kind):
     """
 
     word: ClassVar[str] = "count"
+    of_numbers: ClassVar[bool] = True
     dispersion: float | str = "auto"
     size: str | int | None = None
 
@@ -416,7 +421,7 @@ def kinds_of(
 
 def _automatic(facts: ColumnFacts, held: Holds, n_levels: int, note: str) -> Kind:
     if held == "other":
-        return Ignored(note or "it holds neither numbers nor levels")
+        return Ignored(note or NO_VALUES)
     if held == "truth":
         return Binary()
     if held != "numbers":
