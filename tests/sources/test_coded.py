@@ -309,6 +309,8 @@ def test_codes_are_numbers_where_that_is_asked_for(tmp_path):
             model.table_.code(pd.read_csv(path))[:, 2], numbers.to_numpy()
         )
     assert open_table(path).schema().columns[2].holds == "levels"
+    found = eg.overview(path, columns={"code": "continuous"}).columns[2]
+    assert (found.kind, found.levels) == ("continuous", ())
     eg.PPCA(1).fit(path)  # columns="numeric" reads numbers
 
 
