@@ -175,6 +175,13 @@ def test_a_kind_that_does_not_fit_its_data(column, kind, what):
     assert not pd.isna(X[column][caught.value.row])
 
 
+@pytest.mark.parametrize("bound", [1e15, 1e140])
+def test_bounds_so_wide_that_values_are_alike_between_them(bound):
+    with pytest.raises(DataError, match=r'"x" cannot be bounded by -1e\+1.* Make it Continuous'):
+        _fit(_table(), {"x": Bounded(-bound, bound)})
+    assert _fit(_table(), {"income": Bounded(0, bound)}).kinds_["income"] == "bounded"
+
+
 def test_text_is_ordinal_only_with_an_order():
     X = _table()
     with pytest.raises(DataError, match=r'"size" holds text, which has no order.*Ordinal\(order='):

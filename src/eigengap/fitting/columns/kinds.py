@@ -36,6 +36,7 @@ from eigengap.wording import words
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
+CLOSE = 1e-9  # spread over distance from bounds, below which values lose digits between them
 LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 REPEATED = 3  # cells for each of the few numbers, on average, that make them levels
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
@@ -506,6 +507,16 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
             name=name,
             value=float(first.fault.what),
         )
+    if isinstance(kind, Bounded):
+        gap = min(facts.least - kind.lower, kind.upper - facts.largest)
+        if 0.0 < facts.largest - facts.least < CLOSE * gap:
+            raise DataError(
+                f"column {label} cannot be bounded by {kind.lower:g} and {kind.upper:g}: its "
+                f"values, {facts.least:g} to {facts.largest:g}, are alike compared with their "
+                "distance from both. Make it Continuous(), or give its own bounds",
+                column=j,
+                name=name,
+            )
     # Kinds refuse values beyond a bound, a third one, and values that are not whole.
     typical = [*facts.low, facts.largest]
     if facts.fractional:
