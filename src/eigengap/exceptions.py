@@ -107,7 +107,7 @@ class SampledWarning(UserWarning):
 
 
 class SentinelWarning(UserWarning):
-    """A column holds a number that looks like a code for missing values."""
+    """A column holds a number, or text among numbers, that looks like a code for missing values."""
 
 
 class StructureWarning(UserWarning):

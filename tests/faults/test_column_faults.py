@@ -19,6 +19,7 @@ from eigengap.exceptions import (
     DataError,
     InfiniteCellError,
     NoiseFloorWarning,
+    SentinelWarning,
     UnknownLevelError,
 )
 
@@ -102,6 +103,30 @@ def test_text_where_numbers_were(imputer):
         imputer.impute(X)
 
 
+@pytest.mark.parametrize(
+    ("cells", "match"),
+    [
+        (lambda x: x.astype(str).where(x.notna()), r'numbers written as text: ".+" at row 0'),
+        (lambda x: pd.to_datetime(x, unit="D"), "date or time: .* at row 0"),
+        (lambda x: x.astype(object).where(x.index != 4, "many"), 'text among .*: "many" at row 4'),
+    ],
+)
+def test_cells_where_numbers_were_are_named_with_the_way_out(imputer, cells, match):
+    X = _table()
+    with pytest.raises(DataError, match=f'"visits" held numbers .* now holds {match}. [A-Z]'):
+        imputer.impute(X.assign(visits=cells(X["visits"])))
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"), [(25.0, '"count"} or "continuous"'), (0.5, '"continuous"}')]
+)
+def test_a_number_outside_the_levels_has_a_way_out(imputer, value, kinds):
+    X = _table()
+    X.loc[3, "grade"] = value
+    with pytest.raises(UnknownLevelError, match=f'fit with columns={{"grade": {kinds}'):
+        imputer.impute(X)
+
+
 def test_infinity_is_refused_by_name(imputer):
     X = _table()
     X.loc[2, "income"] = np.inf
@@ -149,6 +174,13 @@ def test_a_kind_that_does_not_fit_its_data(column, kind, what):
         _fit(X, {column: kind})
     assert caught.value.name == column
     assert not pd.isna(X[column][caught.value.row])
+
+
+@pytest.mark.parametrize("bound", [1e15, 1e140])
+def test_bounds_so_wide_that_values_are_alike_between_them(bound):
+    with pytest.raises(DataError, match=r'"x" cannot be bounded by -1e\+1.* Make it Continuous'):
+        _fit(_table(), {"x": Bounded(-bound, bound)})
+    assert _fit(_table(), {"income": Bounded(0, bound)}).kinds_["income"] == "bounded"
 
 
 def test_text_is_ordinal_only_with_an_order():
@@ -313,6 +345,61 @@ def test_a_column_without_any_value_is_refused_by_name_unless_it_is_ignored(dtyp
     assert found["empty"].isna().all()
     assert not found.drop(columns="empty").isna().any(axis=None)
     assert "ignored" in str(imputer.summary())
+
+
+DATES = pd.date_range("2024-01-01", periods=60)
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"),
+    [
+        (DATES, "it holds dates or times. Make numbers of it, days since"),
+        (pd.Series(DATES.date, dtype=object), "it holds dates or times. Make numbers of it"),
+        (pd.to_timedelta(np.arange(60), unit="h"), "it holds dates or times. Make numbers"),
+        (pd.Series([[1]] * 60), "it holds neither numbers nor levels. Make numbers or text"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Continuous(), "nominal"])
+def test_a_column_of_neither_numbers_nor_levels_says_what_it_holds(cells, what, kind):
+    X = _table().assign(when=cells)
+    with pytest.raises(DataError, match=f'column "when" cannot be .*: {what}') as caught:
+        _fit(X, {"when": kind})
+    assert (caught.value.column, caught.value.name) == (6, "when")
+
+
+# Words among numbers ----------------------------------------------------------------------------
+
+
+def _with_words() -> pd.DataFrame:
+    X = _table()[["x", "share", "size"]]
+    return X.assign(size=X["x"].round(2).astype(str).where(X["x"].notna())).assign(
+        size=lambda Y: Y["size"].mask(Y.index.isin([7, 30]), "ND")
+    )
+
+
+@pytest.mark.parametrize("where", ["pandas", "polars", "csv"])
+@pytest.mark.parametrize("cls", [FactorAnalysis, LowRankImputer])
+def test_words_among_numbers_are_warned_of_once(where, cls, tmp_path):
+    X = _with_words()
+    X.to_csv(tmp_path / "words.csv", index=False)
+    tables = {"pandas": X, "polars": pl.from_pandas(X), "csv": tmp_path / "words.csv"}
+    with pytest.warns(SentinelWarning) as caught:
+        cls(n_components=1, columns="auto").fit(tables[where])
+    (message,) = [str(one.message) for one in caught if one.category is SentinelWarning]
+    assert 'column "size" holds numbers, but text in 2 cells ("ND" at row 7)' in message
+    assert "left out of the model" in message
+    way = {"pandas": "pandas.to_numeric(X[", "polars": "strict=False", "csv": '["ND"]'}[where]
+    assert way in message
+
+
+@pytest.mark.filterwarnings("error::eigengap.exceptions.SentinelWarning")
+def test_words_of_columns_whose_kind_is_named_are_not_warned_of(tmp_path):
+    X = _with_words()
+    FactorAnalysis(0, columns={"size": "ignored"}).fit(X)
+    X.to_csv(tmp_path / "words.csv", index=False)
+    for cls in (FactorAnalysis, LowRankImputer):
+        how = {"n_components": 1, "columns": {"x": "continuous"}, "missing_values": ["ND"]}
+        assert cls(**how).fit(tmp_path / "words.csv").kinds_["size"] == "continuous"
 
 
 def test_a_null_column_of_polars():

@@ -12,7 +12,7 @@ import pytest
 from tests.tolerance import assert_same_optimum
 
 import eigengap as eg
-from eigengap.exceptions import DataError, UnknownLevelError, UnreadableError
+from eigengap.exceptions import DataError, SentinelWarning, UnknownLevelError, UnreadableError
 from eigengap.sources import open_table
 from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.levels import MOST_KEPT
@@ -266,9 +266,67 @@ def test_words_among_numbers_are_reported_with_the_reason(tmp_path):
     X = pd.DataFrame({"x": rng.normal(size=200), "y": rng.normal(size=200).astype(str)})
     X.loc[150, "y"] = "broken"
     for place in (X, csv(X, tmp_path)):
-        model = eg.FactorAnalysis(1, columns={"x": "continuous"}).fit(place)
+        with pytest.warns(SentinelWarning, match='"broken" at row 150'):
+            model = eg.FactorAnalysis(1, columns={"x": "continuous"}).fit(place)
         assert model.kinds_["y"] == "ignored"
         assert 'numbers and text such as "broken"' in model.table_.ignored()["y"]
+
+
+def postal(n=200) -> pd.DataFrame:
+    """Twelve codes with leading zeros, some missing, and two columns of numbers."""
+    rng = np.random.default_rng(6)
+    codes = [f"{code:05d}" for code in rng.choice(20_000, 12, replace=False)]
+    z = rng.normal(size=n)
+    X = pd.DataFrame({"x": z, "y": z + rng.normal(size=n), "code": rng.choice(codes, n)})
+    X.loc[0, "code"] = codes[0] = "00501"
+    X.loc[7::9, "code"] = None
+    return X
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_digits_with_leading_zeros_are_text_in_files_as_in_frames(suffix, tmp_path):
+    X = postal()
+    path = tmp_path / f"codes.{suffix}"
+    X.to_parquet(path) if suffix == "parquet" else X.to_csv(path, index=False)
+    frame, file = (eg.FactorAnalysis(1, columns="auto").fit(at) for at in (X, path))
+    assert file.kinds_ == frame.kinds_ == {"x": "continuous", "y": "continuous", "code": "nominal"}
+    assert file.levels_ == frame.levels_
+    assert "00501" in file.levels_["code"]
+    imputed = eg.stream(file.impute, path, tmp_path / "imputed.csv")
+    read = pd.read_csv(imputed, dtype={"code": str})["code"]
+    assert read.tolist() == frame.impute(X)["code"].tolist()
+    assert eg.LowRankImputer(n_components=1).fit(path).kinds_["code"] == "nominal"
+
+
+def test_codes_are_numbers_where_that_is_asked_for(tmp_path):
+    path = csv(postal(), tmp_path)
+    numbers = pd.read_csv(path)["code"]
+    assert numbers.dtype == float
+    for kind in ("continuous", "count"):
+        model = eg.FactorAnalysis(1, columns={"code": kind}).fit(path)
+        assert model.kinds_["code"] == kind
+        np.testing.assert_array_equal(
+            model.table_.code(pd.read_csv(path))[:, 2], numbers.to_numpy()
+        )
+    assert open_table(path).schema().columns[2].holds == "levels"
+    found = eg.overview(path, columns={"code": "continuous"}).columns[2]
+    assert (found.kind, found.levels) == ("continuous", ())
+    eg.PPCA(1).fit(path)  # columns="numeric" reads numbers
+
+
+@pytest.mark.parametrize("last", ["0.5", "-12", "1e3"])
+def test_leading_zeros_among_other_numbers_are_numbers(last, tmp_path):
+    X = postal()
+    X.loc[len(X) - 1, "code"] = last
+    assert open_table(csv(X, tmp_path)).schema().columns[2].holds == "numbers"
+
+
+def test_leading_zeros_of_one_of_several_files(tmp_path):
+    X = postal()
+    for k, code in enumerate(["10501", "00501"]):
+        X.assign(code=code).to_csv(tmp_path / f"{k}.csv", index=False)
+    (own,) = open_table(str(tmp_path / "*.csv")).schema().columns[2:]
+    assert (own.holds, own.levels) == ("levels", ("00501", "10501"))
 
 
 def test_more_levels_than_are_kept_are_an_identifier(tmp_path):

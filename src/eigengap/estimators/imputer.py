@@ -315,7 +315,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         _require_whole_numbers(whole, bounds, table.names)
         choice, best = self._chosen_for_columns(table, source)
         early = EARLY if isinstance(self.estimator, str) else ()
-        with without(FewCellsWarning, *early):
+        with without(SentinelWarning, FewCellsWarning, *early):
             fitted = best.fit(X, sample_weight=sample_weight)
         keep_features(self, X, table)
         self.estimator_, self.choice_ = fitted, choice

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import DataError, UnknownLevelError
+from eigengap.exceptions import DataError, SentinelWarning, UnknownLevelError
 from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.details import (
     Bounds,
@@ -24,6 +24,7 @@ from eigengap.fitting.columns.details import (
     without_limits,
 )
 from eigengap.fitting.columns.kinds import (
+    NO_VALUES,
     TOTAL,
     WORDS,
     Censored,
@@ -39,9 +40,14 @@ from eigengap.fitting.columns.survey import Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.columns.continuous import ContinuousColumn
+from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.table import Columns
+from eigengap.runtime.warnings import warn
 from eigengap.sources import (
+    MIXED,
+    TIMES,
+    TO_NUMERIC,
     ArraySource,
     Block,
     ColumnType,
@@ -92,6 +98,8 @@ class CodedTable:
         asked = {} if isinstance(asked, str) else asked
         _require_clear(X, asked)
         wanted = asked_kinds(schema, asked)
+        schema = schema.with_numbers({j for j, kind in wanted.items() if kind.of_numbers})
+        _require_values(schema, wanted)
         schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
         exposures = _exposures(wanted, schema)
         sizes = set(exposures.values())
@@ -112,6 +120,7 @@ class CodedTable:
         )
         kinds = _censored(kinds, schema, wanted)
         used = _used(kinds)
+        _warn_of_words(X, table, schema, kinds, wanted)
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
         schema = schema.ignoring(set(range(len(kinds))) - {*used, *sizes})
@@ -357,15 +366,26 @@ class CodedTable:
         at = int(bad[0] if fault is None else fault.at)
         refused = UnknownLevelError if isinstance(fitted, LevelColumn) else DataError
         value, row = own.level(float(x[at])), block.start + int(rows[at])
+        way = self._other_kinds(j, fitted, float(x[at]))
         raise refused(
             f"{show(value)} at row {row}, column {column(self.names, j)}, does not fit "
             f"this {kind.word} column: {_range(fitted, own)}. Make it missing (NaN), or fit on "
-            "rows that have it",
+            f"rows that have it{way}",
             row=row,
             column=j,
             name=own.name,
             value=value if isinstance(value, float) else str(value),
         )
+
+    def _other_kinds(self, j: int, fitted: Column, value: float) -> str:
+        """The way out where a column of few numbers was taken for levels."""
+        own = self.schema.columns[j]
+        if not isinstance(fitted, LevelColumn) or own.levels:
+            return ""
+        key = j if own.name is None or self.names is None else quote(own.name)
+        are_counts = bool(CountColumn().holds(np.append(fitted.levels, value)).all())
+        kinds = '"count"} or "continuous"' if are_counts else '"continuous"}'
+        return f"; where any number may occur, fit with columns={{{key}: {kinds}"
 
 
 def _censored(
@@ -442,6 +462,55 @@ def _parsed(rows: Array, schema: Schema) -> tuple[Array, Bounds | None]:
     lower, upper = np.full((2, len(rows), d), np.nan)
     lower[:, limited], upper[:, limited] = rows[:, d::2], rows[:, d + 1 :: 2]
     return rows[:, :d], (lower, upper)
+
+
+def _require_values(schema: Schema, wanted: Mapping[int, Kind]) -> None:
+    """Refuse a kind for a column that holds neither numbers nor levels, dates for instance."""
+    for j, kind in wanted.items():
+        own = schema.columns[j]
+        if own.holds != "other" or isinstance(kind, Ignored):
+            continue
+        way = "Make numbers or text of it"
+        if own.note == TIMES:
+            way = "Make numbers of it, days since the first for instance, or text for levels"
+        raise DataError(
+            f"column {column(schema.names, j)} cannot be {kind.word}: {own.note or NO_VALUES}. "
+            f'{way}, or leave it out of the model by columns={{...: "ignored"}}',
+            column=j,
+            name=own.name,
+        )
+
+
+def _warn_of_words(
+    X: Any,
+    table: MixedTable,
+    schema: Schema,
+    kinds: Sequence[Kind],
+    wanted: Mapping[int, Kind],
+) -> None:
+    """Warn where a few words among numbers make a column text, and nobody has named its kind."""
+    for j, own in enumerate(schema.columns):
+        if not own.odd or j in wanted:
+            continue
+        rows, texts = table.rows_with(schema, j, own.odd)
+        if not rows:
+            continue
+        label, n = column(schema.names, j), len(rows)
+        codes = [show(text) for text in own.odd[:MOST_SHOWN]]
+        way = f"missing_values=[{', '.join(codes)}]"
+        if in_memory_table(X):
+            way = TO_NUMERIC.get(library_of(X) or "", {}).get(MIXED, "").format(label)
+        way = words().either(way, words().missing_values(codes))
+        is_out = "left out of the model" if isinstance(kinds[j], Ignored) else "taken for levels"
+        key = j if schema.names is None else label
+        name_it = words().either(f'columns={{{key}: "nominal"}}', "--kinds")
+        warn(
+            f"column {label} holds numbers, but text in {n} cell{'s' * (n > 1)} "
+            f"({show(texts[0])} at row {words().number(rows[0])}), and is {is_out}. If the text "
+            f"stands for missing values, make it missing{', ' * bool(way)}{way}; else name the "
+            f"kind of the column, {name_it}",
+            SentinelWarning,
+        )
 
 
 def _exposures(wanted: Mapping[int, Kind], schema: Schema) -> dict[int, int]:

@@ -19,7 +19,7 @@ from eigengap.sources.base import (
     require_unique,
 )
 from eigengap.sources.blocked import DerivedSource, HeldOut, Rescaled, fold_of_cells, hidden_cells
-from eigengap.sources.cells import is_number
+from eigengap.sources.cells import MIXED, is_number
 from eigengap.sources.checks import (
     EXACT,
     as_weight,
@@ -57,6 +57,7 @@ from eigengap.sources.files.csv.rows import BOM, SKIP_NOTHING, SkippedLines, new
 from eigengap.sources.files.parquet import ParquetReader, index_columns
 from eigengap.sources.files.paths import find_files, format_of
 from eigengap.sources.frames import (
+    TO_NUMERIC,
     boolean_columns,
     eager_frame,
     like,
@@ -67,7 +68,7 @@ from eigengap.sources.frames import (
     whole_columns,
     with_new_columns,
 )
-from eigengap.sources.levels import ColumnType, Schema
+from eigengap.sources.levels import TIMES, ColumnType, Schema
 from eigengap.sources.limits import limits_of
 from eigengap.sources.opening import agree_on_decimals, codes_of, open_source, parquet_parts
 from eigengap.sources.reader import FileReader

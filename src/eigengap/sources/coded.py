@@ -15,7 +15,7 @@ with them does not depend on where the table lies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
 from math import nan
 from typing import Any
@@ -43,7 +43,7 @@ from eigengap.sources.files.csv.rows import SKIP_NOTHING
 from eigengap.sources.files.parquet import MixedParquetReader
 from eigengap.sources.files.paths import find_files, format_of
 from eigengap.sources.frames import eager_frame, series_to_float
-from eigengap.sources.levels import ColumnType, Contents, Schema, names_of
+from eigengap.sources.levels import ColumnType, Contents, Schema, names_of, rows_with
 from eigengap.sources.opening import ManyReader, codes_of, parquet_parts
 from eigengap.sources.reader import Reader, StreamSource, unreadable
 from eigengap.sources.wording import column
@@ -106,6 +106,20 @@ class MixedTable(ABC):
     def whole(self, schema: Schema) -> Any:
         """All rows as one table in memory."""
         raise NotImplementedError
+
+    def rows_with(
+        self, schema: Schema, j: int, texts: Collection[str]
+    ) -> tuple[list[int], list[str]]:
+        """Rows of which column j holds one of some texts, and these texts: one pass."""
+        rows: list[int] = []
+        found: list[str] = []
+        start = 0
+        for frame in self.frames(schema):
+            own, cells = rows_with(frame, j, texts)
+            rows += [start + i for i in own]
+            found += cells
+            start += len(frame)
+        return rows, found
 
 
 class MemoryTable(MixedTable):
@@ -253,7 +267,7 @@ class FileTable(MixedTable):
         """One pass; one more where a column turns out to hold text below its first rows."""
         weight = self._weight()
         found = self._contents(range(self.n_columns), weight)
-        late = [j for j, each in enumerate(found) if each.is_unread and "text" in each.classes]
+        late = [j for j, each in enumerate(found) if each.is_late]
         if late:
             self._readers = [reader.with_text(late) for reader in self._readers]
             for j, each in zip(late, self._contents(late, weight), strict=True):

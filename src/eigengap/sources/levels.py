@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, time, timedelta
 from decimal import Decimal
 from math import nan
 from numbers import Complex, Integral, Real
@@ -19,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import UnknownLevelError
+from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
-from eigengap.sources.cells import NULLS, Refused, is_number, objects_to_float
+from eigengap.sources.cells import NULLS, WRITTEN, Refused, is_number, objects_to_float
 from eigengap.sources.checks import check_not_empty, check_two_dimensional, with_missing_for
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, Cells
 from eigengap.sources.files.csv.dialect import is_date
@@ -40,6 +41,8 @@ MOST_KEPT = 10_000
 MOST_WORDS = 20  # among numbers that are written as text, beyond which it is text as any other
 NUMBERS_PER_WORD = 10  # different ones, from which words among them are worth a note
 DATES = "its text is dates or times"  # the note of such a column
+TIMES = "it holds dates or times"
+NUMERALS = frozenset({"number", "digits", "code"})  # what text of files is that may be numbers
 MOST_DATES = 200  # different texts that are compared with a date
 MOSTLY_DATES = 0.9  # of them, from which a column holds dates
 
@@ -53,6 +56,8 @@ class ColumnType:
     levels: tuple[Any, ...] = ()  # in the order of their codes
     note: str = ""  # why it is not used, where that is not what it holds
     has_limits: bool = False  # whether some of its numbers are limits, "<0.1" for instance
+    odd: tuple[str, ...] = ()  # the few words among its numbers that make it text
+    has_codes: bool = False  # whether its text, in a file, is digits with leading zeros
 
     @property
     def holds_unasked(self) -> Holds:
@@ -162,7 +167,9 @@ class Contents:
         """Of cells of a file in which numbers and truth values are text too."""
         words, more = _words_among(texts, lambda text: number(text) is not None, number)
         classes = {"text"} if words is None or words or "limit" in more else set()
-        if not classes:
+        if not classes and all(map(_is_digits, texts)):
+            classes = {"code" if any(map(is_padded, texts)) else "digits"} if texts else set()
+        elif not classes:
             truth = {text.strip().lower() in TRUTH_VALUES for text in texts}
             classes = {"truth" if one else "number" for one in truth}
         return cls(None, (), _bounded(texts), frozenset(classes) | more, words)
@@ -194,6 +201,11 @@ class Contents:
         )
 
     @property
+    def is_late(self) -> bool:
+        """Whether cells that were read as numbers turned out to have text that matters."""
+        return self.is_unread and bool(self.classes & {"text", "code"})
+
+    @property
     def is_settled(self) -> bool:
         """Whether no further cell can change anything: text that is no set of levels."""
         is_text = "text" in self.classes and not self.is_unread
@@ -209,31 +221,36 @@ class Contents:
         if held is None and self._are_limits():
             return ColumnType(name, "numbers", has_limits=True)
         classes = classes - {"numeral", "limit"}
+        has_codes = held is None and "code" in classes and classes <= {"code", "digits"}
         if held is None and classes == {"truth"}:
             held = "truth"
-        if held is None and classes <= {"truth", "number", "odd number"}:
+        if held is None and classes <= {"truth", "odd number", *NUMERALS} and not has_codes:
             held = "numbers"
-        if held is None and classes & {"object", "unhashable", "odd number"}:
+        are_times = held == "other" or classes == {"date"}
+        if held is None and classes & {"object", "date", "unhashable", "odd number"}:
             held = "other"
         if held in ("numbers", "other"):
-            return ColumnType(name, held)
+            return ColumnType(name, held, note=TIMES if are_times else "")
         if held == "truth":
             return ColumnType(name, held, (False, True))
         note = self._note()
+        odd = tuple(sorted(map(str, self.words))) if note and self.words else ()
         if self.levels is None:
             note = note or f"more than {MOST_KEPT} different values are names, not levels"
-            return ColumnType(name, "other", note=note)
+            return ColumnType(name, "other", note=note, odd=odd, has_codes=has_codes)
         if held is not None:
             order = [level for level in self.categories if level in self.levels]
             return ColumnType(name, held, tuple(order))
         levels = tuple(_sorted(self.levels))
-        return ColumnType(name, "levels", levels, DATES if _are_dates(levels) else note)
+        if _are_dates(levels):
+            return ColumnType(name, "levels", levels, DATES)
+        return ColumnType(name, "levels", levels, note, odd=odd, has_codes=has_codes)
 
     def _are_limits(self) -> bool:
         """Whether all text is numbers and limits, and both occur."""
-        others = self.classes - {"text", "number", "numeral", "limit"}
+        others = self.classes - {"text", "numeral", "limit", *NUMERALS}
         is_plain = self.words == frozenset() and "limit" in self.classes and not others
-        return is_plain and bool(self.classes & {"number", "numeral"})
+        return is_plain and bool(self.classes & {"numeral", *NUMERALS})
 
     def _note(self) -> str:
         """About a few words among many numbers that are text because of them."""
@@ -242,6 +259,8 @@ class Contents:
         numbers = MOST_KEPT if self.levels is None else len(self.levels) - len(self.words)
         if numbers < NUMBERS_PER_WORD * len(self.words):
             return ""
+        if any(isinstance(level, str) and is_padded(level) for level in self.levels or ()):
+            return ""  # 00501 is a code, and so is what stands among such
         word = show(min(self.words))
         return f"it holds numbers and text such as {word}; make the text missing, or a number"
 
@@ -273,6 +292,16 @@ class Schema:
         """With some columns that are not looked at."""
         changed = (
             replace(own, holds="other", levels=(), has_limits=False) if j in columns else own
+            for j, own in enumerate(self.columns)
+        )
+        return replace(self, columns=tuple(changed))
+
+    def with_numbers(self, columns: Collection[int]) -> Schema:
+        """With some columns, where they hold codes with leading zeros, read as numbers."""
+        changed = (
+            replace(own, holds="numbers", levels=(), note="", has_codes=False)
+            if j in columns and own.has_codes
+            else own
             for j, own in enumerate(self.columns)
         )
         return replace(self, columns=tuple(changed))
@@ -381,8 +410,23 @@ class Schema:
             return own.code(_listed(cells), label, present, first)
         found = _numbers(cells, label)
         if isinstance(found, Refused):
-            raise ValueError(f"column {label} held numbers in the fit, and now holds {found}")
+            row, way = first + found.row, "Make it missing (NaN), or numbers as in the fit"
+            if found.kind == WRITTEN:
+                way = "Convert the column to numbers"
+            raise DataError(
+                f"column {label} held numbers in the fit, and now holds {found.kind}: "
+                f"{found.example} at row {words().number(row)}. {way}",
+                row=row,
+                name=own.name,
+            )
         return np.asarray(found, dtype=F8)
+
+
+def rows_with(X: Any, j: int, texts: Collection[str]) -> tuple[list[int], list[str]]:
+    """Rows of a table of which column j holds one of some texts, and these texts."""
+    cells = enumerate(_listed(_columns_of(X)[1][j][1]))
+    found = [(i, cell) for i, cell in cells if isinstance(cell, str) and cell in texts]
+    return [i for i, _ in found], [cell for _, cell in found]
 
 
 def contents_of(
@@ -456,9 +500,25 @@ def _held(series: Any) -> Holds | None:
     return None
 
 
+def is_padded(text: str) -> bool:
+    """Whether text is digits that begin with a zero, which a number would not keep: 00501.
+
+    >>> is_padded("00501"), is_padded("0"), is_padded("0.5"), is_padded("501")
+    (True, False, False, False)
+    """
+    bare = text.strip()
+    return len(bare) > 1 and bare[0] == "0" and _is_digits(bare)
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.strip().isdigit()
+
+
 def _class_of(kind: type) -> str:
     if kind in (bool, np.bool_):
         return "truth"
+    if issubclass(kind, date | time | timedelta):
+        return "date"
     if issubclass(kind, Real | Decimal):
         return "number" if issubclass(kind, int | float | np.generic) else "odd number"
     if issubclass(kind, str | bytes):
@@ -561,7 +621,7 @@ def _with_limits(cells: Any, label: str, first: int = 0) -> Array:
             row = first + int(np.argmax(at == k))
             raise ValueError(
                 f"column {label} held numbers and limits in the fit, and now holds text "
-                f"({show(cell)} at row {words().number(row)})"
+                f"({show(cell)} at row {words().number(row)}). Make it missing (NaN), or a number"
             )
     return np.asarray(values[at])
 

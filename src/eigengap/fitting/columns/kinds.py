@@ -37,12 +37,13 @@ from eigengap.wording import words
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
+CLOSE = 1e-9  # spread over distance from bounds, below which values lose digits between them
 LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 REPEATED = 3  # cells for each of the few numbers, on average, that make them levels
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
 FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
 
-
+NO_VALUES = "it holds neither numbers nor levels"
 TOTAL = "total"  # as the size of a row of counts
 TRANSFORMS = ("auto", "identity", "log", "yeo-johnson", "rank")
 
@@ -69,6 +70,7 @@ class Kind:
 
     word: ClassVar[str]
     takes_limits: ClassVar[bool] = False  # whether cells may be known by limits only
+    of_numbers: ClassVar[bool] = False  # whether levels are no values of it
 
     def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
         """The levels of a column of text in the order of their codes."""
@@ -107,6 +109,7 @@ class Continuous(Kind):
     """
 
     word: ClassVar[str] = "continuous"
+    of_numbers: ClassVar[bool] = True
     transform: str = "auto"
 
     def __post_init__(self) -> None:
@@ -205,6 +208,7 @@ class Positive(Kind):
     """Numbers from 0 on; zeros are an atom of their own."""
 
     word: ClassVar[str] = "positive"
+    of_numbers: ClassVar[bool] = True
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return super().fault(values, has_levels) or _first(values < 0, "a negative number")
@@ -220,6 +224,7 @@ class Bounded(Kind):
     """Numbers between two bounds, percentages for instance; those at a bound are an atom."""
 
     word: ClassVar[str] = "bounded"
+    of_numbers: ClassVar[bool] = True
     lower: float = 0.0
     upper: float = 1.0
 
@@ -360,6 +365,7 @@ class Count(Kind):
     """
 
     word: ClassVar[str] = "count"
+    of_numbers: ClassVar[bool] = True
     dispersion: float | str = "auto"
     size: str | int | None = None
 
@@ -421,7 +427,7 @@ def kinds_of(
 
 def _automatic(facts: ColumnFacts, held: Holds, n_levels: int, note: str) -> Kind:
     if held == "other":
-        return Ignored(note or "it holds neither numbers nor levels")
+        return Ignored(note or NO_VALUES)
     if held == "truth":
         return Binary()
     if held != "numbers":
@@ -506,6 +512,16 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
             name=name,
             value=float(first.fault.what),
         )
+    if isinstance(kind, Bounded):
+        gap = min(facts.least - kind.lower, kind.upper - facts.largest)
+        if 0.0 < facts.largest - facts.least < CLOSE * gap:
+            raise DataError(
+                f"column {label} cannot be bounded by {kind.lower:g} and {kind.upper:g}: its "
+                f"values, {facts.least:g} to {facts.largest:g}, are alike compared with their "
+                "distance from both. Make it Continuous(), or give its own bounds",
+                column=j,
+                name=name,
+            )
     # Kinds refuse values beyond a bound, a third one, and values that are not whole.
     typical = [*facts.low, facts.largest]
     if facts.fractional:

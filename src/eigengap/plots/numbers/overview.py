@@ -261,6 +261,7 @@ def overview(
     table = open_table(X, missing_values=missing_values)
     schema = table.schema()
     wanted = asked_kinds(schema, {} if isinstance(columns, str) else columns)
+    schema = schema.with_numbers({j for j, kind in wanted.items() if kind.of_numbers})
     schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
     source = table.source(schema, range(len(schema.columns)))
     holds = [own.holds for own in schema.columns]

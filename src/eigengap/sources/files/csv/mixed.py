@@ -18,7 +18,7 @@ from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, WHITE
 from eigengap.sources.files.csv.faults import describe_label_rows, first_fault, label_rows
 from eigengap.sources.files.csv.reader import LEAST_CHUNK, MOST_CHUNK, CsvReader, _text
-from eigengap.sources.levels import Contents, Schema
+from eigengap.sources.levels import Contents, Schema, is_padded
 from eigengap.sources.wording import column
 
 
@@ -41,12 +41,20 @@ class MixedCsvReader(CsvReader):
         ]
         self._dialect = self._dialect.with_mark_of(self.where, numeric)
         self._as_text = frozenset(
-            j for j in chosen if any(self._is_text(row.cells[j]) for row in head)
+            j
+            for j in chosen
+            if any(self._is_text(row.cells[j]) for row in head)
+            or self._has_codes([row.cells[j] for row in head])
         )
 
     def _is_text(self, text: str) -> bool:
         is_truth = text.strip(WHITE).lower() in TRUTH_VALUES
         return is_truth or self._dialect.cells.number(text) is None
+
+    def _has_codes(self, cells: Sequence[str]) -> bool:
+        """Whether cells are digits, some with leading zeros, as those of postal codes."""
+        texts = [cell for cell in cells if not self._dialect.cells.is_missing(cell)]
+        return any(map(is_padded, texts)) and all(text.strip(WHITE).isdigit() for text in texts)
 
     @property
     def holds_numbers(self) -> bool:
