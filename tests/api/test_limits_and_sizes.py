@@ -175,3 +175,68 @@ def test_limits_of_rows_of_weight_0_change_nothing():
     one = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
     two = eg.FactorAnalysis(1, columns="auto").fit(more, upper=all_upper, sample_weight=weight)
     assert one.log_likelihood_ == pytest.approx(two.log_likelihood_, rel=1e-9)
+
+
+def lognormal(n=200, seed=0):
+    """A frame whose columns get logarithms, and upper limits of its first column."""
+    rng = np.random.default_rng(seed)
+    values = np.exp(rng.normal(size=(n, 1)) + 0.4 * rng.normal(size=(n, 3)))
+    upper = np.full(values.shape, np.nan)
+    upper[values[:, 0] < 0.5, 0] = 0.5
+    return pd.DataFrame(values, columns=["lead", "zinc", "tin"]), upper
+
+
+@pytest.mark.parametrize("transform", ["auto", "log"])
+def test_limits_that_leave_no_value_are_refused(transform, tmp_path):
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns={"lead": Censored(transform)}).fit(table, upper=upper)
+    new = table[:4].assign(lead=np.nan)
+    none = np.full(new.shape, np.nan)
+    for low, high in [(np.nan, 0.0), (np.nan, -1e-9), (-5.0, -1.0)]:
+        lower, upper = none.copy(), none.copy()
+        lower[2, 0], upper[2, 0] = low, high
+        for answer in (model.impute, model.intervals, model.score_samples):
+            with pytest.raises(DataError, match='row 2, column "lead", leaves no value') as told:
+                answer(with_limits(new, lower, upper))
+            assert (told.value.row, told.value.name) == (2, "lead")
+    path = tmp_path / "new.csv"
+    new.astype(object).assign(lead=[1.0, 2.0, "<0", 3.0]).to_csv(path, index=False)
+    text = table.assign(lead=table["lead"].astype(str).mask(table["lead"] < 0.5, "<0.5"))
+    from_text = eg.FactorAnalysis(1, columns={"lead": Censored(transform)}).fit(text)
+    for given in (path, pd.read_csv(path)):
+        with pytest.raises(DataError, match='row 2, column "lead", leaves no value'):
+            from_text.score_samples(given)
+
+
+def test_a_lower_limit_beyond_the_range_says_nothing():
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    new = table[:4].assign(lead=np.nan)
+    high, low = np.full(new.shape, np.nan), np.full(new.shape, np.nan)
+    high[:, 0], low[:, 0] = 0.3, [-5.0, 0.0, -1e100, np.nan]
+    one, two = (with_limits(new, each, high) for each in (None, low))
+    np.testing.assert_array_equal(model.score_samples(one), model.score_samples(two))
+    imputed = model.impute(two)
+    pd.testing.assert_frame_equal(model.impute(one), imputed)
+    assert imputed["lead"].between(0.0, 0.3, inclusive="neither").all()
+
+
+def test_no_transform_is_learned_from_limits_that_it_excludes():
+    table, upper = lognormal()
+    upper[3, 0] = 0.0
+    with pytest.raises(DataError, match='upper limit 0 at row 3, column "lead", leaves no value'):
+        eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(table, upper=upper)
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    assert np.isfinite(model.log_likelihood_)
+
+
+def test_what_a_table_holds_where_there_are_limits_does_not_matter():
+    table, upper = lognormal()
+    limited = ~np.isnan(upper[:, 0])
+    one = eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(
+        table.assign(lead=table["lead"].mask(limited)), upper=upper
+    )
+    two = eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(
+        table.assign(lead=table["lead"].mask(limited, -1.0)), upper=upper
+    )
+    assert one.log_likelihood_ == two.log_likelihood_

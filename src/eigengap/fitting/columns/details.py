@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
+from eigengap.sources import ArraySource, Source
 from eigengap.sources.wording import column
 
 Bounds = tuple[Array, Array]  # lower and upper limits (c, d), NaN where there is none
@@ -144,6 +146,18 @@ class Details:
                 f"upper limit {upper[i, j]:g}",
                 float(lower[i, j]),
             )
+        least = [kind.least if isinstance(kind, Censored) else -inf for kind in self.kinds]
+        outside = np.argwhere(upper <= least)
+        if len(outside):
+            i, j = outside[0].tolist()
+            raise self._refused(
+                start + i,
+                j,
+                f"the upper limit {upper[i, j]:g} at row {start + i}, column {{}}, leaves no "
+                f"value: those of the column are larger than {least[j]:g}. Give it another "
+                "transform, or make the cell missing",
+                float(upper[i, j]),
+            )
 
     def _refused(self, row: int, j: int, text: str, value: float | None = None) -> DataError:
         """The error, with the column's name in the place that the text leaves for it."""
@@ -190,7 +204,9 @@ def with_limits(X: Any, lower: Any = None, upper: Any = None) -> Limited:
     X : data frame or array of shape (n_samples, n_features)
     lower, upper : array-like that broadcasts to X's shape, default=None
         The limits, NaN where a cell has none. A cell with a limit is known by its limits alone,
-        whatever X holds there; with two equal ones it is that number.
+        whatever X holds there; with two equal ones it is that number. A limit beyond the range of
+        its column, a lower one of -5 where values are positive, says nothing; limits that leave no
+        value of the column, an upper one of 0 there, are refused.
 
     Returns
     -------
@@ -231,6 +247,14 @@ def _table(limits: Any, shape: tuple[int, ...], name: str) -> Array:
 def without_limits(X: Any) -> tuple[Any, Bounds | None]:
     """The table, and its limits where it has some."""
     return (X.table, (X.lower, X.upper)) if isinstance(X, Limited) else (X, None)
+
+
+def unknown_where_limited(rows: Source, bounds: Bounds) -> Source:
+    """Coded rows (n, d) in memory, with what their limits say in place of values."""
+    values, given = np.array(rows.collect()), _are_given(bounds)
+    exact = np.where(bounds[0] == bounds[1], bounds[0], np.nan)
+    values[:, : given.shape[1]][given] = exact[given]
+    return ArraySource(values, weight=rows.weight, names=rows.names)
 
 
 def censored_where_limited(

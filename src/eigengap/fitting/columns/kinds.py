@@ -173,6 +173,11 @@ class Censored(Continuous):
         if not self.below < self.above:
             raise ValueError(f"below must be less than above, got {self.below} and {self.above}")
 
+    @property
+    def least(self) -> float:
+        """All values are larger, whatever is learned."""
+        return 0.0 if self.transform == "log" else -inf
+
     def limits(self, values: Array) -> Array | None:
         low, high = values <= self.below, values >= self.above
         if not (low.any() or high.any()):
