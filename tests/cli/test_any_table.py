@@ -372,3 +372,24 @@ def test_scores_ranks_and_predictions_of_columns_of_every_kind(folder: Path) -> 
     assert fitted.code == 0, fitted.err
     accuracy = json.loads(call("score", "c.egap", "t.csv", "--json").out)["accuracy"]
     assert accuracy > 0.5
+
+
+def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values():
+    """Survey data have levels such as Freq, None, Some."""
+    levels = np.where(GROUPS == "mid", "None", GROUPS)
+    cells = {
+        "exercise": with_gaps(levels),
+        "smokes": ["None" if gone else str(v > 0) for v, gone in zip(Y, GONE, strict=True)],
+        "pulse": ["None" if gone else f"{v:.2f}" for v, gone in zip(X, GONE, strict=True)],
+    }
+    write(cells)
+    _, rows, _ = impute()
+    exercise = column(rows, "exercise")
+    assert [cell for cell, gone in zip(exercise, GONE, strict=True) if not gone] == list(
+        levels[~GONE]
+    )
+    assert set(exercise) <= {"low", "None", "high"}
+    assert set(column(rows, "smokes")) == {"True", "False"}
+    assert all(np.isfinite([float(cell) for cell in column(rows, "pulse")]))
+    _, rows, _ = impute("--na", "None")
+    assert "None" not in column(rows, "exercise")

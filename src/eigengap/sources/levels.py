@@ -130,7 +130,7 @@ class Contents:
     held: Holds | None  # by the type of the column; None where only its cells can tell
     categories: tuple[Any, ...] = ()  # of the type
     levels: frozenset[Any] | None = frozenset()
-    classes: frozenset[str] = frozenset()  # as `_class_of` has them, and unhashable
+    classes: frozenset[str] = frozenset()  # as `_class_of` has them; unhashable, and null words
     words: frozenset[Any] | None = frozenset()  # text that is no number; None for many
     is_unread: bool = False  # numbers whose text, and so whose levels, was not looked at
 
@@ -153,18 +153,25 @@ class Contents:
         return cls(None, (), _bounded(distinct), classes | more, words)
 
     @classmethod
-    def of_numbers(cls) -> Contents:
-        """Of cells of text that were read as numbers at once."""
-        return cls(None, (), None, frozenset({"number"}), is_unread=True)
+    def of_numbers(cls, are_null: bool = False) -> Contents:
+        """Of cells of text that were read as numbers at once; of null ones as null."""
+        classes = frozenset({"null" if are_null else "number"})
+        return cls(None, (), None, classes, is_unread=True)
 
     @classmethod
     def of_texts(cls, texts: Collection[str], number: Callable[[str], float | None]) -> Contents:
-        """Of cells of a file in which numbers and truth values are text too."""
-        words, more = _words_among(texts, lambda text: number(text) is not None, number)
+        """Of cells of a file in which numbers and truth values are text too.
+
+        Words for a missing value ("None", to `number` NaN) are levels if any other cell is text.
+        """
+        others = [text for text in texts if (x := number(text)) is None or x == x]
+        words, more = _words_among(others, lambda text: number(text) is not None, number)
         classes = {"text"} if words is None or words or "limit" in more else set()
         if not classes:
-            truth = {text.strip().lower() in TRUTH_VALUES for text in texts}
+            truth = {text.strip().lower() in TRUTH_VALUES for text in others}
             classes = {"truth" if one else "number" for one in truth}
+        if len(others) < len(texts):
+            classes.add("null")
         return cls(None, (), _bounded(texts), frozenset(classes) | more, words)
 
     def merge(self, other: Contents) -> Contents:
@@ -208,7 +215,7 @@ class Contents:
         held, classes = self.held, self.classes
         if held is None and self._are_limits():
             return ColumnType(name, "numbers", has_limits=True)
-        classes = classes - {"numeral", "limit"}
+        classes = classes - {"numeral", "limit", "null"}
         if held is None and classes == {"truth"}:
             held = "truth"
         if held is None and classes <= {"truth", "number", "odd number"}:
@@ -231,7 +238,7 @@ class Contents:
 
     def _are_limits(self) -> bool:
         """Whether all text is numbers and limits, and both occur."""
-        others = self.classes - {"text", "number", "numeral", "limit"}
+        others = self.classes - {"text", "number", "numeral", "limit", "null"}
         is_plain = self.words == frozenset() and "limit" in self.classes and not others
         return is_plain and bool(self.classes & {"number", "numeral"})
 
