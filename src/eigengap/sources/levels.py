@@ -23,10 +23,10 @@ from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
 from eigengap.sources.cells import NULLS, Refused, is_number, objects_to_float
-from eigengap.sources.checks import check_not_empty, check_two_dimensional, with_missing_for
+from eigengap.sources.checks import check_not_empty, check_two_dimensional, warn_of_rounded, with_missing_for
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, Cells
 from eigengap.sources.files.csv.dialect import is_date
-from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, native_column
+from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, long_columns, native_column
 from eigengap.sources.limits import limits_of
 from eigengap.sources.wording import column, show
 from eigengap.wording import words
@@ -357,6 +357,16 @@ class Schema:
         _, read = _columns_of(X)
         ends = [_with_limits(read[j][1], "", first)[:, 1:] for j in self.limited]
         return np.asfortranarray(np.hstack([values, *ends]))
+
+    def warn_of_rounded(self, X: Any, values: NDArray[Any], first: int = 0) -> None:
+        """Warn of whole numbers of a frame that its coded values do not have exactly.
+
+        As levels, two of them may have become one. Arrays warn when they become float64.
+        """
+        if library_of(X) is not None:
+            are_numbers = np.array([own.holds == "numbers" for own in self.columns], bool)
+            long = long_columns(eager_frame(X)) & are_numbers
+            warn_of_rounded(values[:, : len(long)], long, self.names, first)
 
     def decode(self, X: Any, values: Array, imputed: NDArray[np.bool_]) -> Any:
         """X with its missing values imputed: levels for codes, in X's own types."""
