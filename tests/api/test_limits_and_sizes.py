@@ -240,3 +240,73 @@ def test_what_a_table_holds_where_there_are_limits_does_not_matter():
         table.assign(lead=table["lead"].mask(limited, -1.0)), upper=upper
     )
     assert one.log_likelihood_ == two.log_likelihood_
+
+
+def test_infinite_limits_are_none():
+    table, upper = lognormal()
+    one = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    infinite = np.where(np.isnan(upper), np.inf, upper)
+    two = eg.FactorAnalysis(1, columns="auto").fit(table, lower=-np.inf, upper=infinite)
+    assert one.kinds_ == two.kinds_
+    assert one.log_likelihood_ == two.log_likelihood_
+
+
+@pytest.mark.parametrize("limit", [1e200, -1e200, np.inf])
+def test_limits_too_large_to_be_squared_are_refused(limit):
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    lower = np.full(table.shape, np.nan)
+    lower[7, 0] = limit
+    for call in (
+        lambda: eg.FactorAnalysis(1, columns="auto").fit(table, lower=lower),
+        lambda: model.score_samples(with_limits(table, lower)),
+    ):
+        with pytest.raises(DataError, match='row 7, column "lead", is too large') as told:
+            call()
+        assert (told.value.row, told.value.name, told.value.value) == (7, "lead", limit)
+
+
+@pytest.mark.parametrize("held", [np.nan, 1.0])
+def test_a_column_known_by_intervals_alone(held):
+    """Brackets of incomes: the map is that of the values, as far as brackets tell."""
+    table, _ = lognormal(400)
+    lower, upper = np.full((2, *table.shape), np.nan)
+    lower[:, 0] = np.floor(2 * table["lead"]) / 2
+    upper[:, 0] = lower[:, 0] + 0.5
+    model = eg.FactorAnalysis(1, columns={"lead": Censored("log")})
+    model.fit(table.assign(lead=held), lower=lower, upper=upper)
+    margin = model.table_.columns.kinds[0].margin
+    log = np.log(table["lead"])  # standard errors are 0.05 and 0.04 of an sd of 1.1
+    assert margin.centre == pytest.approx(log.mean(), abs=0.05)
+    assert margin.unit == pytest.approx(log.std(), abs=0.08)
+    imputed = model.impute(with_limits(table.assign(lead=held), lower, upper))["lead"]
+    assert imputed.between(lower[:, 0], upper[:, 0]).all()
+
+
+@pytest.mark.parametrize("ends", [(np.nan, 1.0), (0.0, 1.0), ("both", None)])
+def test_limits_that_leave_the_spread_open_are_refused(ends):
+    table, _ = lognormal()
+    lower, upper = np.full((2, *table.shape), np.nan)
+    lower[:, 0], upper[:, 0] = (np.nan, np.nan) if ends[0] == "both" else ends
+    if ends[0] == "both":  # above 2 or below 1
+        lower[::2, 0], upper[1::2, 0] = 2.0, 1.0
+    with pytest.raises(DataError, match=r'column "lead" has no exact value.*both limits'):
+        eg.FactorAnalysis(1, columns="auto").fit(
+            table.assign(lead=np.nan), lower=lower, upper=upper
+        )
+
+
+def test_limits_go_with_columns_of_kinds():
+    table, upper = lognormal()
+    limited = with_limits(table, upper=upper)
+    model = eg.FactorAnalysis(1).fit(table)
+    for call in (
+        lambda: eg.FactorAnalysis(1).fit(limited),
+        lambda: eg.PCA(1).fit(limited),
+        lambda: eg.LowRankImputer(columns="numeric").fit(limited),
+        lambda: model.impute(limited),
+        lambda: model.score_samples(limited),
+    ):
+        with pytest.raises(ValueError, match=r'limits go with columns.*columns="auto"') as told:
+            call()
+        assert len(str(told.value)) < 200

@@ -23,10 +23,21 @@ from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
 from eigengap.sources.cells import NULLS, Refused, is_number, objects_to_float
-from eigengap.sources.checks import check_not_empty, check_two_dimensional, warn_of_rounded, with_missing_for
+from eigengap.sources.checks import (
+    check_not_empty,
+    check_two_dimensional,
+    warn_of_rounded,
+    with_missing_for,
+)
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, Cells
 from eigengap.sources.files.csv.dialect import is_date
-from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, long_columns, native_column
+from eigengap.sources.frames import (
+    _column_to_float,
+    _own_type,
+    eager_frame,
+    long_columns,
+    native_column,
+)
 from eigengap.sources.limits import limits_of
 from eigengap.sources.wording import column, show
 from eigengap.wording import words

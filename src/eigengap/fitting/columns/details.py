@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes
-from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
+from eigengap.fitting.columns.kinds import LARGEST, TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
 from eigengap.sources import ArraySource, Source
 from eigengap.sources.wording import column
@@ -136,6 +136,17 @@ class Details:
                     f"row {row} has a limit in column {{}}, which is {self.kinds[j].word}. Make it "
                     "Censored() in the columns= of the fit",
                 )
+        for end, name in ((lower, "lower"), (upper, "upper")):
+            large = np.argwhere(np.abs(end) > LARGEST)
+            if len(large):
+                i, j = large[0].tolist()
+                raise self._refused(
+                    start + i,
+                    j,
+                    f"the {name} limit {end[i, j]:g} at row {start + i}, column {{}}, is too large "
+                    "to be squared; leave it out (NaN), or divide the column by a constant",
+                    float(end[i, j]),
+                )
         crossed = np.argwhere(lower > upper)
         if len(crossed):
             i, j = crossed[0].tolist()
@@ -188,6 +199,12 @@ class Limited:
 
     ndim: ClassVar[int] = 2
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise ValueError(
+            'limits go with columns of several kinds: fit with columns="auto", or with the kinds '
+            "of some columns"
+        )
+
     def __len__(self) -> int:
         return len(self.table)
 
@@ -203,7 +220,8 @@ def with_limits(X: Any, lower: Any = None, upper: Any = None) -> Limited:
     ----------
     X : data frame or array of shape (n_samples, n_features)
     lower, upper : array-like that broadcasts to X's shape, default=None
-        The limits, NaN where a cell has none. A cell with a limit is known by its limits alone,
+        The limits, NaN where a cell has none; a lower one of -inf and an upper one of inf are none
+        either. A cell with a limit is known by its limits alone,
         whatever X holds there; with two equal ones it is that number. A limit beyond the range of
         its column, a lower one of -5 where values are positive, says nothing; limits that leave no
         value of the column, an upper one of 0 there, are refused.
@@ -236,8 +254,9 @@ def _table(limits: Any, shape: tuple[int, ...], name: str) -> Array:
     if limits is None:
         return np.full(shape, np.nan)
     found = np.asarray(limits, dtype=np.float64)
+    none = -inf if name == "lower" else inf
     try:
-        return np.array(np.broadcast_to(found, shape))
+        return np.array(np.broadcast_to(np.where(found == none, np.nan, found), shape))
     except ValueError:
         raise ValueError(
             f"{name} has shape {found.shape}, which does not fit a table of shape {shape}"
