@@ -190,3 +190,138 @@ def test_weights_count_in_the_sizes_of_rows():
     repeated = eg.FactorAnalysis(1, **how).fit(np.repeat(Y, weight, axis=0))
     np.testing.assert_allclose(weighted.mean_, repeated.mean_, atol=1e-3)
     np.testing.assert_allclose(weighted.score_samples(Y), repeated.score_samples(Y), atol=1e-3)
+
+
+def lognormal(n=200, seed=0):
+    """A frame whose columns get logarithms, and upper limits of its first column."""
+    rng = np.random.default_rng(seed)
+    values = np.exp(rng.normal(size=(n, 1)) + 0.4 * rng.normal(size=(n, 3)))
+    upper = np.full(values.shape, np.nan)
+    upper[values[:, 0] < 0.5, 0] = 0.5
+    return pd.DataFrame(values, columns=["lead", "zinc", "tin"]), upper
+
+
+@pytest.mark.parametrize("transform", ["auto", "log"])
+def test_limits_that_leave_no_value_are_refused(transform, tmp_path):
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns={"lead": Censored(transform)}).fit(table, upper=upper)
+    new = table[:4].assign(lead=np.nan)
+    none = np.full(new.shape, np.nan)
+    for low, high in [(np.nan, 0.0), (np.nan, -1e-9), (-5.0, -1.0)]:
+        lower, upper = none.copy(), none.copy()
+        lower[2, 0], upper[2, 0] = low, high
+        for answer in (model.impute, model.intervals, model.score_samples):
+            with pytest.raises(DataError, match='row 2, column "lead", leaves no value') as told:
+                answer(with_limits(new, lower, upper))
+            assert (told.value.row, told.value.name) == (2, "lead")
+    path = tmp_path / "new.csv"
+    new.astype(object).assign(lead=[1.0, 2.0, "<0", 3.0]).to_csv(path, index=False)
+    text = table.assign(lead=table["lead"].astype(str).mask(table["lead"] < 0.5, "<0.5"))
+    from_text = eg.FactorAnalysis(1, columns={"lead": Censored(transform)}).fit(text)
+    for given in (path, pd.read_csv(path)):
+        with pytest.raises(DataError, match='row 2, column "lead", leaves no value'):
+            from_text.score_samples(given)
+
+
+def test_a_lower_limit_beyond_the_range_says_nothing():
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    new = table[:4].assign(lead=np.nan)
+    high, low = np.full(new.shape, np.nan), np.full(new.shape, np.nan)
+    high[:, 0], low[:, 0] = 0.3, [-5.0, 0.0, -1e100, np.nan]
+    one, two = (with_limits(new, each, high) for each in (None, low))
+    np.testing.assert_array_equal(model.score_samples(one), model.score_samples(two))
+    imputed = model.impute(two)
+    pd.testing.assert_frame_equal(model.impute(one), imputed)
+    assert imputed["lead"].between(0.0, 0.3, inclusive="neither").all()
+
+
+def test_no_transform_is_learned_from_limits_that_it_excludes():
+    table, upper = lognormal()
+    upper[3, 0] = 0.0
+    with pytest.raises(DataError, match='upper limit 0 at row 3, column "lead", leaves no value'):
+        eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(table, upper=upper)
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    assert np.isfinite(model.log_likelihood_)
+
+
+def test_what_a_table_holds_where_there_are_limits_does_not_matter():
+    table, upper = lognormal()
+    limited = ~np.isnan(upper[:, 0])
+    one = eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(
+        table.assign(lead=table["lead"].mask(limited)), upper=upper
+    )
+    two = eg.FactorAnalysis(1, columns={"lead": Censored("log")}).fit(
+        table.assign(lead=table["lead"].mask(limited, -1.0)), upper=upper
+    )
+    assert one.log_likelihood_ == two.log_likelihood_
+
+
+def test_infinite_limits_are_none():
+    table, upper = lognormal()
+    one = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    infinite = np.where(np.isnan(upper), np.inf, upper)
+    two = eg.FactorAnalysis(1, columns="auto").fit(table, lower=-np.inf, upper=infinite)
+    assert one.kinds_ == two.kinds_
+    assert one.log_likelihood_ == two.log_likelihood_
+
+
+@pytest.mark.parametrize("limit", [1e200, -1e200, np.inf])
+def test_limits_too_large_to_be_squared_are_refused(limit):
+    table, upper = lognormal()
+    model = eg.FactorAnalysis(1, columns="auto").fit(table, upper=upper)
+    lower = np.full(table.shape, np.nan)
+    lower[7, 0] = limit
+    for call in (
+        lambda: eg.FactorAnalysis(1, columns="auto").fit(table, lower=lower),
+        lambda: model.score_samples(with_limits(table, lower)),
+    ):
+        with pytest.raises(DataError, match='row 7, column "lead", is too large') as told:
+            call()
+        assert (told.value.row, told.value.name, told.value.value) == (7, "lead", limit)
+
+
+@pytest.mark.parametrize("held", [np.nan, 1.0])
+def test_a_column_known_by_intervals_alone(held):
+    """Brackets of incomes: the map is that of the values, as far as brackets tell."""
+    table, _ = lognormal(400)
+    lower, upper = np.full((2, *table.shape), np.nan)
+    lower[:, 0] = np.floor(2 * table["lead"]) / 2
+    upper[:, 0] = lower[:, 0] + 0.5
+    model = eg.FactorAnalysis(1, columns={"lead": Censored("log")})
+    model.fit(table.assign(lead=held), lower=lower, upper=upper)
+    margin = model.table_.columns.kinds[0].margin
+    log = np.log(table["lead"])  # standard errors are 0.05 and 0.04 of an sd of 1.1
+    assert margin.centre == pytest.approx(log.mean(), abs=0.05)
+    assert margin.unit == pytest.approx(log.std(), abs=0.08)
+    imputed = model.impute(with_limits(table.assign(lead=held), lower, upper))["lead"]
+    assert imputed.between(lower[:, 0], upper[:, 0]).all()
+
+
+@pytest.mark.parametrize("ends", [(np.nan, 1.0), (0.0, 1.0), ("both", None)])
+def test_limits_that_leave_the_spread_open_are_refused(ends):
+    table, _ = lognormal()
+    lower, upper = np.full((2, *table.shape), np.nan)
+    lower[:, 0], upper[:, 0] = (np.nan, np.nan) if ends[0] == "both" else ends
+    if ends[0] == "both":  # above 2 or below 1
+        lower[::2, 0], upper[1::2, 0] = 2.0, 1.0
+    with pytest.raises(DataError, match=r'column "lead" has no exact value.*both limits'):
+        eg.FactorAnalysis(1, columns="auto").fit(
+            table.assign(lead=np.nan), lower=lower, upper=upper
+        )
+
+
+def test_limits_go_with_columns_of_kinds():
+    table, upper = lognormal()
+    limited = with_limits(table, upper=upper)
+    model = eg.FactorAnalysis(1).fit(table)
+    for call in (
+        lambda: eg.FactorAnalysis(1).fit(limited),
+        lambda: eg.PCA(1).fit(limited),
+        lambda: eg.LowRankImputer(columns="numeric").fit(limited),
+        lambda: model.impute(limited),
+        lambda: model.score_samples(limited),
+    ):
+        with pytest.raises(ValueError, match=r'limits go with columns.*columns="auto"') as told:
+            call()
+        assert len(str(told.value)) < 200

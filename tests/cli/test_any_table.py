@@ -562,3 +562,24 @@ def test_one_component_of_a_trial_is_one() -> None:
     assert str(Trial("factor analysis", 1, 0.5)) == "factor analysis, 1 component"
     assert str(Trial("Bayesian PCA", 16, 0.5)) == "Bayesian PCA, up to 16 components"
     assert str(Trial("column means", None, 1.0)) == "column means"
+
+
+def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values():
+    """Survey data have levels such as Freq, None, Some."""
+    levels = np.where(GROUPS == "mid", "None", GROUPS)
+    cells = {
+        "exercise": with_gaps(levels),
+        "smokes": ["None" if gone else str(v > 0) for v, gone in zip(Y, GONE, strict=True)],
+        "pulse": ["None" if gone else f"{v:.2f}" for v, gone in zip(X, GONE, strict=True)],
+    }
+    write(cells)
+    _, rows, _ = impute()
+    exercise = column(rows, "exercise")
+    assert [cell for cell, gone in zip(exercise, GONE, strict=True) if not gone] == list(
+        levels[~GONE]
+    )
+    assert set(exercise) <= {"low", "None", "high"}
+    assert set(column(rows, "smokes")) == {"True", "False"}
+    assert all(np.isfinite([float(cell) for cell in column(rows, "pulse")]))
+    _, rows, _ = impute("--na", "None")
+    assert "None" not in column(rows, "exercise")

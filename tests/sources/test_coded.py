@@ -15,7 +15,7 @@ import eigengap as eg
 from eigengap.exceptions import DataError, SentinelWarning, UnknownLevelError, UnreadableError
 from eigengap.sources import open_table
 from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.levels import MOST_KEPT
+from eigengap.sources.levels import MOST_KEPT, Schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -354,6 +354,59 @@ def test_spellings_of_missing_and_of_truth(tmp_path):
     nan = np.nan
     wanted = [[1, 0, 1], [nan, nan, nan], [2.5, nan, 0], [nan, nan, nan], [nan, 1, 1]]
     np.testing.assert_array_equal(source.collect(), wanted)
+
+
+NULL_WORDS = """number,truth,limit,level,rare
+1,TRUE,0.5,None,a
+None,None,<0.2,null,None
+2.5,FALSE,None,NULL,a
+null,null,NULL,b,a
+,,,,a
+"""
+
+
+def test_words_for_missing_are_levels_of_text_and_missing_elsewhere(tmp_path):
+    """As in data frames, whose text may be "None"."""
+    path = tmp_path / "t.csv"
+    path.write_text(NULL_WORDS, encoding="utf-8")
+    schema, source = _coded(path)
+    holds = [own.holds for own in schema.columns]
+    assert holds == ["numbers", "truth", "numbers", "levels", "levels"]
+    assert schema.columns[2].has_limits
+    assert schema.columns[3].levels == ("NULL", "None", "b", "null")
+    assert schema.columns[4].levels == ("None", "a")
+    nan = np.nan
+    wanted = [[1, 1, 0.5, 1, 1], [nan, nan, nan, 3, 0], [2.5, 0, nan, 0, 1]]
+    wanted += [[nan, nan, nan, 2, 1], [nan] * 4 + [1]]
+    np.testing.assert_array_equal(source.collect()[:, :5], wanted)
+    frame = pl.read_csv(path, columns=["level", "rare"])
+    assert Schema.of(frame).columns == schema.columns[3:]
+    schema, _ = _coded(path, missing_values=["None", "null"])
+    assert schema.columns[3].levels == ("NULL", "b")
+    assert schema.columns[4].levels == ("a",)
+
+
+@pytest.mark.parametrize("first", ["None", "", "1"])
+@pytest.mark.parametrize("kind", ["text", "truth", "number", "nothing"])
+def test_words_for_missing_count_wherever_they_stand(kind, first, tmp_path, monkeypatch):
+    """A column is text where its last cell is, blocks before; and then "None" was a level."""
+    monkeypatch.setattr("eigengap.sources.files.csv.mixed.LEAST_CHUNK", 1 << 12)
+    monkeypatch.setattr("eigengap.sources.coded.ROWS", 1 << 8)
+    last = {"text": "Some", "truth": "true", "number": "3", "nothing": ""}[kind]
+    column = ["None"] * 5 + [first] * 3000 + [last] * 2
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{i % 7}.5,{cell}\n" for i, cell in enumerate(column)))
+    schema, source = _coded(path)
+    own = schema.columns[1]
+    if kind == "text":
+        assert set(own.levels) == set(column) - {""}
+        at = {level: k for k, level in enumerate(own.levels)}
+        wanted = [at.get(cell, np.nan) for cell in column]
+    else:
+        assert own.holds == ("truth" if kind == "truth" and first != "1" else "numbers")
+        number = {"1": 1.0, "3": 3.0, "true": 1.0}
+        wanted = [number.get(cell, np.nan) for cell in column]
+    np.testing.assert_array_equal(source.collect()[:, 1], wanted)
 
 
 def test_truth_values_among_numbers_are_numbers(tmp_path):

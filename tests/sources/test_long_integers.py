@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import dask.dataframe as dd
 import h5py
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 
-from eigengap import PCA
+from eigengap import PCA, FactorAnalysis
 from eigengap.exceptions import RoundedWarning, UnreadableError
 from eigengap.sources.opening import open_source
 
@@ -101,6 +102,37 @@ def test_files(name, tmp_path: Path):
     FILES[name](other, LONG)
     (said,) = told(other)
     assert 'column "b"' in said or "column 1" in said
+
+
+DENSE = sorted(IN_MEMORY.keys() - {"sparse"})
+
+
+@pytest.mark.parametrize("kind", ["nominal", "continuous"])
+@pytest.mark.parametrize("name", [*DENSE, "x.csv", "x.parquet", "Dask"])
+def test_columns_of_kinds_are_rounded_with_a_warning(name, kind, tmp_path):
+    """2^53 and 2^53 + 1 are one number in float64, and so one level."""
+
+    def told_of(X):
+        table = tmp_path / name
+        if name == "Dask":
+            table = dd.from_pandas(frame(X), npartitions=2)
+        elif name in FILES:
+            FILES[name](table, X)
+        else:
+            table = IN_MEMORY[name](X)
+        how = FactorAnalysis(1, columns={1: kind}, max_iter=1)
+        with warnings.catch_warnings(record=True) as record:
+            warnings.simplefilter("always")
+            how.fit(table)
+        return {str(w.message) for w in record if w.category is RoundedWarning}
+
+    levels = SMALL.copy()
+    levels[:, 1] = np.arange(len(levels)) % 3
+    assert told_of(levels) == set()
+    levels[:, 1] += 2**53 - 1
+    (said, *more) = told_of(levels)
+    assert 'column "b"' in said or "column 1" in said
+    assert name == "Dask" or not more  # partitions warn for themselves
 
 
 def test_large_floats_are_no_whole_numbers(tmp_path: Path):

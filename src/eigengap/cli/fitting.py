@@ -33,6 +33,7 @@ from eigengap.registry import BY_COMMAND, entry_of
 from eigengap.runtime import memory
 from eigengap.sources import (
     MISSING_TEXTS,
+    NULL_WORDS,
     ArraySource,
     FieldSource,
     as_source,
@@ -227,11 +228,11 @@ def as_text(cell: Any) -> Any:
 def is_no_class(label: Any, na: Sequence[str]) -> bool:
     """Whether a label stands for a missing one.
 
-    >>> [is_no_class(label, ["?", "-999"]) for label in (None, " ", "n/a", "?", -999, "no")]
+    >>> [is_no_class(label, ["?", "-999"]) for label in (None, " ", "n/a", "?", -999, "None")]
     [True, True, True, True, True, False]
     """
     if isinstance(label, str):
-        return label.strip() in MISSING_TEXTS or label.strip() in na
+        return label.strip() in MISSING_TEXTS - NULL_WORDS or label.strip() in na
     if label is None or label != label:
         return True
     return any(is_number(code) and float(code) == label for code in na)

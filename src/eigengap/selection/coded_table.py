@@ -21,6 +21,7 @@ from eigengap.fitting.columns.details import (
     Bounds,
     Details,
     censored_where_limited,
+    unknown_where_limited,
     without_limits,
 )
 from eigengap.fitting.columns.kinds import (
@@ -39,7 +40,7 @@ from eigengap.fitting.columns.kinds import (
 from eigengap.fitting.columns.survey import Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column, LevelColumn
-from eigengap.models.columns.continuous import ContinuousColumn
+from eigengap.models.columns.continuous import ContinuousColumn, Limits
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.table import Columns
@@ -106,6 +107,8 @@ class CodedTable:
         ignored = {j for j, kind in wanted.items() if isinstance(kind, Ignored)}
         schema = schema.ignoring(ignored - sizes)
         rows = table.source(schema, range(len(schema.columns)))
+        if bounds is not None:
+            rows = unknown_where_limited(rows, bounds)
         survey = Survey.of(_of_weight(rows))
         holds = [own.holds for own in schema.columns]
         n_levels = [len(own.levels) for own in schema.columns]
@@ -353,7 +356,32 @@ class CodedTable:
         """The block, if its values are such as their columns can hold."""
         for k, (j, fitted) in enumerate(zip(self.used, self.columns.kinds, strict=True)):
             self._require_held(np.asarray(block.values[:, k], np.float64), block, j, fitted)
+            details = self.details.of_column(block.values, k)
+            if details is not None and isinstance(fitted, ContinuousColumn):
+                self._require_admitted(np.asarray(details, np.float64), block, j, fitted)
         return block
+
+    def _require_admitted(
+        self, details: Array, block: Block, j: int, fitted: ContinuousColumn
+    ) -> None:
+        """Refuse limits that leave no value of a column."""
+        limits, own = Limits.of(details), self.schema.columns[j]
+        bad = np.flatnonzero(~fitted.admits(limits))
+        if not len(bad):
+            return
+        at, (low, _) = int(bad[0]), fitted.margin.family.range
+        is_low = bool(limits.upper[at] <= low)
+        limit = float(limits.upper[at] if is_low else limits.lower[at])
+        raise DataError(
+            f"the {'upper' if is_low else 'lower'} limit {limit:g} at row "
+            f"{words().number(block.start + at)}, column {column(self.names, j)}, leaves no value: "
+            f"{_range(fitted, own)}. Make the cell missing (NaN), or fit on rows "
+            "that have such values",
+            row=block.start + at,
+            column=j,
+            name=own.name,
+            value=limit,
+        )
 
     def _require_held(self, x: Array, block: Block, j: int, fitted: Column) -> None:
         """Refuse values of a column that it cannot hold."""

@@ -44,6 +44,7 @@ from eigengap.sources.files.columns import (
 )
 from eigengap.sources.files.csv.cells import (
     MISSING_TEXTS,
+    NULL_WORDS,
     TRUTH_VALUES,
     WHITE,
     Cells,

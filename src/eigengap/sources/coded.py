@@ -150,6 +150,7 @@ class MemoryTable(MixedTable):
         unused = set(range(len(schema.columns))) - set(used)
         own = schema.ignoring(unused)
         values = own.code_with_limits(self._X, self._present())
+        own.warn_of_rounded(self._X, values)
         count_missing(values, own.coded_names)
         weight, names = self._weights(len(values)), own.coded_names
         at = [*used, *range(len(own.columns), values.shape[1])]
@@ -372,6 +373,10 @@ class CodedReader(Reader):
         self._present = None if weight is None or weight.all() else weight > 0
         self.names = self._schema.coded_names
         self.n_features = len(used) + 2 * len(self._schema.limited)
+        self.long = np.zeros(self.n_features, dtype=bool)
+        for reader in self._readers:
+            self.long[: len(used)] |= reader.long
+        self.long[[k for k, own in enumerate(self._schema.columns) if own.levels]] = False
 
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         row = 0

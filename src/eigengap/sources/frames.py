@@ -55,9 +55,14 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     values = _homogeneous(X)
     if values is None:
         values = _by_column(X, names, len(labels))
-    types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
-    warn_of_rounded(values, np.array([is_long_type(str(t)) for t in types], bool), names)
+    warn_of_rounded(values, long_columns(X), names)
     return values, names or None
+
+
+def long_columns(X: Any) -> NDArray[np.bool_]:
+    """(d,) which columns of a frame are stored as whole numbers that float64 does not have."""
+    types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
+    return np.array([is_long_type(str(t)) for t in types], bool)
 
 
 def series_to_float(series: Any) -> Array:

@@ -24,10 +24,21 @@ from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
 from eigengap.sources.cells import NULLS, WRITTEN, Refused, is_number, objects_to_float
-from eigengap.sources.checks import check_not_empty, check_two_dimensional, with_missing_for
+from eigengap.sources.checks import (
+    check_not_empty,
+    check_two_dimensional,
+    warn_of_rounded,
+    with_missing_for,
+)
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, Cells
 from eigengap.sources.files.csv.dialect import is_date
-from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, native_column
+from eigengap.sources.frames import (
+    _column_to_float,
+    _own_type,
+    eager_frame,
+    long_columns,
+    native_column,
+)
 from eigengap.sources.limits import limits_of
 from eigengap.sources.wording import column, show
 from eigengap.wording import words
@@ -135,7 +146,7 @@ class Contents:
     held: Holds | None  # by the type of the column; None where only its cells can tell
     categories: tuple[Any, ...] = ()  # of the type
     levels: frozenset[Any] | None = frozenset()
-    classes: frozenset[str] = frozenset()  # as `_class_of` has them, and unhashable
+    classes: frozenset[str] = frozenset()  # as `_class_of` has them; unhashable, and null words
     words: frozenset[Any] | None = frozenset()  # text that is no number; None for many
     is_unread: bool = False  # numbers whose text, and so whose levels, was not looked at
 
@@ -158,20 +169,27 @@ class Contents:
         return cls(None, (), _bounded(distinct), classes | more, words)
 
     @classmethod
-    def of_numbers(cls) -> Contents:
-        """Of cells of text that were read as numbers at once."""
-        return cls(None, (), None, frozenset({"number"}), is_unread=True)
+    def of_numbers(cls, are_null: bool = False) -> Contents:
+        """Of cells of text that were read as numbers at once; of null ones as null."""
+        classes = frozenset({"null" if are_null else "number"})
+        return cls(None, (), None, classes, is_unread=True)
 
     @classmethod
     def of_texts(cls, texts: Collection[str], number: Callable[[str], float | None]) -> Contents:
-        """Of cells of a file in which numbers and truth values are text too."""
-        words, more = _words_among(texts, lambda text: number(text) is not None, number)
+        """Of cells of a file in which numbers and truth values are text too.
+
+        Words for a missing value ("None", to `number` NaN) are levels if any other cell is text.
+        """
+        others = [text for text in texts if (x := number(text)) is None or x == x]
+        words, more = _words_among(others, lambda text: number(text) is not None, number)
         classes = {"text"} if words is None or words or "limit" in more else set()
-        if not classes and all(map(_is_digits, texts)):
-            classes = {"code" if any(map(is_padded, texts)) else "digits"} if texts else set()
+        if not classes and all(map(_is_digits, others)):
+            classes = {"code" if any(map(is_padded, others)) else "digits"} if others else set()
         elif not classes:
-            truth = {text.strip().lower() in TRUTH_VALUES for text in texts}
+            truth = {text.strip().lower() in TRUTH_VALUES for text in others}
             classes = {"truth" if one else "number" for one in truth}
+        if len(others) < len(texts):
+            classes.add("null")
         return cls(None, (), _bounded(texts), frozenset(classes) | more, words)
 
     def merge(self, other: Contents) -> Contents:
@@ -220,7 +238,7 @@ class Contents:
         held, classes = self.held, self.classes
         if held is None and self._are_limits():
             return ColumnType(name, "numbers", has_limits=True)
-        classes = classes - {"numeral", "limit"}
+        classes = classes - {"numeral", "limit", "null"}
         has_codes = held is None and "code" in classes and classes <= {"code", "digits"}
         if held is None and classes == {"truth"}:
             held = "truth"
@@ -248,7 +266,7 @@ class Contents:
 
     def _are_limits(self) -> bool:
         """Whether all text is numbers and limits, and both occur."""
-        others = self.classes - {"text", "numeral", "limit", *NUMERALS}
+        others = self.classes - {"text", "numeral", "limit", "null", *NUMERALS}
         is_plain = self.words == frozenset() and "limit" in self.classes and not others
         return is_plain and bool(self.classes & {"numeral", *NUMERALS})
 
@@ -379,6 +397,16 @@ class Schema:
         _, read = _columns_of(X)
         ends = [_with_limits(read[j][1], "", first)[:, 1:] for j in self.limited]
         return np.asfortranarray(np.hstack([values, *ends]))
+
+    def warn_of_rounded(self, X: Any, values: NDArray[Any], first: int = 0) -> None:
+        """Warn of whole numbers of a frame that its coded values do not have exactly.
+
+        As levels, two of them may have become one. Arrays warn when they become float64.
+        """
+        if library_of(X) is not None:
+            are_numbers = np.array([own.holds == "numbers" for own in self.columns], bool)
+            long = long_columns(eager_frame(X)) & are_numbers
+            warn_of_rounded(values[:, : len(long)], long, self.names, first)
 
     def decode(self, X: Any, values: Array, imputed: NDArray[np.bool_]) -> Any:
         """X with its missing values imputed: levels for codes, in X's own types."""

@@ -178,7 +178,7 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
         as_read = int if whole and not any("." in text for text in texts) else float
         return [None if number != number else as_read(number) for number in numbers]
     return [
-        None if how.is_missing(text) else cell.decode("utf-8", "replace")
+        None if how.is_missing_text(text) else cell.decode("utf-8", "replace")
         for text, cell in zip(texts, cells, strict=True)
     ]
 

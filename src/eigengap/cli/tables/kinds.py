@@ -312,7 +312,9 @@ def _collected(
                 of.counts[text] += count
                 of.written.setdefault(text, raw.strip())
     for of in found.values():  # true and TRUE are one level
-        if {text.lower() for text in of.counts} <= {"true", "false"}:
+        if {text.lower() for text in of.counts.keys() - sources.NULL_WORDS} <= {"true", "false"}:
+            for text in of.counts.keys() & sources.NULL_WORDS:
+                del of.counts[text], of.written[text]
             for text in list(of.counts):
                 if text != text.lower():
                     of.counts[text.lower()] += of.counts.pop(text)
@@ -320,10 +322,11 @@ def _collected(
     return found
 
 
-def level_of(raw: bytes, cells: Any) -> str | None:
+def level_of(raw: bytes, cells: Any, *, among_truths: bool = False) -> str | None:
     """The text of a cell without blanks around it; None where it stands for a missing value."""
     letters = raw.decode("latin-1").strip(WHITE)
-    return None if cells.is_missing(letters) else _decoded(letters.encode("latin-1"))
+    is_missing = cells.is_missing if among_truths else cells.is_missing_text
+    return None if is_missing(letters) else _decoded(letters.encode("latin-1"))
 
 
 def _decoded(raw: bytes) -> str:

@@ -124,8 +124,9 @@ def _levels(table: Table, j: int, column: Any) -> Any:
         column = _joined(column.chunks)
     if table.kind == "csv":
         cells, coded = table.readers[0].dialect.cells, column.dictionary_encode()
-        texts: list[Any] = [level_of(raw, cells) for raw in coded.dictionary.to_pylist()]
-        if j in table.truths:
+        found, is_truth = coded.dictionary.to_pylist(), j in table.truths
+        texts: list[Any] = [level_of(raw, cells, among_truths=is_truth) for raw in found]
+        if is_truth:
             texts = [None if text is None else _truth(table, j, text) for text in texts]
         kind = pa.bool_() if j in table.truths else pa.string()
         return pa.array(texts, type=kind).take(coded.indices)
@@ -283,7 +284,7 @@ class CsvText(sources.CsvReader):
         self._declares_separator = sources.SEPARATOR_LINE.match(table) is not None
         self.line_end = "\r\n" if b"\r\n" in head else sources.newline_of(head).decode()
         self._dialect = sources.find_dialect(
-            self.where, head, sources.MISSING_TEXTS | as_bytes, is_whole=is_whole
+            self.where, head, frozenset(as_bytes), is_whole=is_whole
         )
         sources.require_even(self.where, self._dialect)
         self.names = self._dialect.names

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes
-from eigengap.fitting.columns.kinds import TOTAL, Censored, Continuous, Count, Kind
+from eigengap.fitting.columns.kinds import LARGEST, TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
+from eigengap.sources import ArraySource, Source
 from eigengap.sources.wording import column
 from eigengap.wording import words
 
@@ -153,6 +155,17 @@ class Details:
                     f"row {row} has a limit in column {{}}, which is {self.kinds[j].word}. Make it "
                     "Censored() in the columns= of the fit",
                 )
+        for end, name in ((lower, "lower"), (upper, "upper")):
+            large = np.argwhere(np.abs(end) > LARGEST)
+            if len(large):
+                i, j = large[0].tolist()
+                raise self._refused(
+                    start + i,
+                    j,
+                    f"the {name} limit {end[i, j]:g} at row {start + i}, column {{}}, is too large "
+                    "to be squared; leave it out (NaN), or divide the column by a constant",
+                    float(end[i, j]),
+                )
         crossed = np.argwhere(lower > upper)
         if len(crossed):
             i, j = crossed[0].tolist()
@@ -162,6 +175,18 @@ class Details:
                 f"the lower limit {lower[i, j]:g} at row {start + i}, column {{}}, exceeds the "
                 f"upper limit {upper[i, j]:g}",
                 float(lower[i, j]),
+            )
+        least = [kind.least if isinstance(kind, Censored) else -inf for kind in self.kinds]
+        outside = np.argwhere(upper <= least)
+        if len(outside):
+            i, j = outside[0].tolist()
+            raise self._refused(
+                start + i,
+                j,
+                f"the upper limit {upper[i, j]:g} at row {start + i}, column {{}}, leaves no "
+                f"value: those of the column are larger than {least[j]:g}. Give it another "
+                "transform, or make the cell missing",
+                float(upper[i, j]),
             )
 
     def _refused(self, row: int, j: int, text: str, value: float | None = None) -> DataError:
@@ -212,6 +237,12 @@ class Limited:
 
     ndim: ClassVar[int] = 2
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise ValueError(
+            'limits go with columns of several kinds: fit with columns="auto", or with the kinds '
+            "of some columns"
+        )
+
     def __len__(self) -> int:
         return len(self.table)
 
@@ -227,8 +258,11 @@ def with_limits(X: Any, lower: Any = None, upper: Any = None) -> Limited:
     ----------
     X : data frame or array of shape (n_samples, n_features)
     lower, upper : array-like that broadcasts to X's shape, default=None
-        The limits, NaN where a cell has none. A cell with a limit is known by its limits alone,
-        whatever X holds there; with two equal ones it is that number.
+        The limits, NaN where a cell has none; a lower one of -inf and an upper one of inf are none
+        either. A cell with a limit is known by its limits alone,
+        whatever X holds there; with two equal ones it is that number. A limit beyond the range of
+        its column, a lower one of -5 where values are positive, says nothing; limits that leave no
+        value of the column, an upper one of 0 there, are refused.
 
     Returns
     -------
@@ -258,8 +292,9 @@ def _table(limits: Any, shape: tuple[int, ...], name: str) -> Array:
     if limits is None:
         return np.full(shape, np.nan)
     found = np.asarray(limits, dtype=np.float64)
+    none = -inf if name == "lower" else inf
     try:
-        return np.array(np.broadcast_to(found, shape))
+        return np.array(np.broadcast_to(np.where(found == none, np.nan, found), shape))
     except ValueError:
         raise ValueError(
             f"{name} has shape {found.shape}, which does not fit a table of shape {shape}"
@@ -269,6 +304,14 @@ def _table(limits: Any, shape: tuple[int, ...], name: str) -> Array:
 def without_limits(X: Any) -> tuple[Any, Bounds | None]:
     """The table, and its limits where it has some."""
     return (X.table, (X.lower, X.upper)) if isinstance(X, Limited) else (X, None)
+
+
+def unknown_where_limited(rows: Source, bounds: Bounds) -> Source:
+    """Coded rows (n, d) in memory, with what their limits say in place of values."""
+    values, given = np.array(rows.collect()), _are_given(bounds)
+    exact = np.where(bounds[0] == bounds[1], bounds[0], np.nan)
+    values[:, : given.shape[1]][given] = exact[given]
+    return ArraySource(values, weight=rows.weight, names=rows.names)
 
 
 def censored_where_limited(

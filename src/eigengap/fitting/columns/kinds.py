@@ -189,6 +189,11 @@ class Censored(Continuous):
         if not self.below < self.above:
             raise ValueError(f"below must be less than above, got {self.below} and {self.above}")
 
+    @property
+    def least(self) -> float:
+        """All values are larger, whatever is learned."""
+        return 0.0 if self.transform == "log" else -inf
+
     def limits(self, values: Array) -> Array | None:
         low, high = values <= self.below, values >= self.above
         if not (low.any() or high.any()):
@@ -473,7 +478,11 @@ def learn_columns(
         if isinstance(kind, Ignored):
             continue
         facts = survey.facts[j]
-        _require_kind(source, facts, j, kind, has_levels=held != "numbers")
+        cells = None if detailed is None else detailed.get(j)
+        if kind.takes_limits and cells is not None and len(cells[0]) and np.isnan(cells[0]).all():
+            _require_spread(source, cells[1], j)
+        else:
+            _require_kind(source, facts, j, kind, has_levels=held != "numbers")
         too_many = facts.values is None and not survey.is_whole
         if too_many and isinstance(kind, Ordinal | Binary | Nominal):
             raise DataError(
@@ -482,12 +491,31 @@ def learn_columns(
                 column=j,
                 name=None if source.names is None else source.names[j],
             )
-        if detailed is not None and j in detailed:
-            found.append(kind.learned(*detailed[j]))
+        if cells is not None:
+            found.append(kind.learned(*cells))
         else:
             own = kind if held == "numbers" else kind.of_codes()
             found.append(own.learned(survey.cells(j)))
     return Columns(tuple(found))
+
+
+def _require_spread(source: Source, limits: Array, j: int) -> None:
+    """Refuse limits (n, 2) alone from which no centre and unit follow.
+
+    Where all of them share a number the likelihood is largest at a unit of 0, and where no cell has
+    both it may be at an infinite one.
+    """
+    lower, upper = limits.T
+    has_both = np.any(np.isfinite(lower) & np.isfinite(upper))
+    if has_both and np.nanmax(lower) > np.nanmin(upper):
+        return
+    raise DataError(
+        f"column {label_of(source.names, j)} has no exact value, and its limits do not tell how "
+        "far its values spread: some cells need both limits, and some two of them intervals that "
+        'lie apart. Give exact values, or leave the column out by columns={...: "ignored"}',
+        column=j,
+        name=None if source.names is None else source.names[j],
+    )
 
 
 def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_levels: bool) -> None:

@@ -68,6 +68,11 @@ class ContinuousColumn(Column):
         inside = (x >= low) & (x <= high)
         return np.asarray(inside | (x <= self.least) | (x >= self.largest))
 
+    def admits(self, limits: Limits) -> NDArray[np.bool_]:
+        """(c,) whether any value lies between limits; the ends of the range are none."""
+        low, high = self._range
+        return np.asarray((limits.upper > low) & (limits.lower < high))
+
     def encode(self, x: Array, details: Array | None = None) -> Cells:
         exact, first, second = (missing(len(x)) for _ in range(3))
         if self.has_limits and details is not None:

@@ -124,6 +124,7 @@ def _to_float(
     try:
         if cut.schema is not None:
             values = cut.schema.code_with_limits(part, present, row or 0)
+            cut.schema.warn_of_rounded(part, values, row or 0)
             found = names_of(part)
             found = cut.names if found == cut.schema.names else found
         elif library_of(part) is None:

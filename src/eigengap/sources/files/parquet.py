@@ -185,6 +185,7 @@ class MixedParquetReader(ParquetReader):
         other = copy(self)
         other.names = tuple(self.names[j] for j in columns)
         other.n_features = len(columns)
+        other.long = self.long[list(columns)]
         return other
 
     def tables(self, rows: int, skipped: Collection[int] = ()) -> Iterator[Any]:

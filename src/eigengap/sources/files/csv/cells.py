@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite, nan
 from typing import Any
 
@@ -21,6 +22,9 @@ MISSING_TEXTS = frozenset(
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     }
 )
+# Of these, words that are levels too, "None" of a survey: missing only where all else is numbers or
+# truth values.
+NULL_WORDS = frozenset({"NULL", "null", "None"})
 WHITE = " \t\n\r\v\f"  # bytes of UTF-8 are letters here, and A0 or 85 may end one
 TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -34,8 +38,12 @@ _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE
 class Cells:
     """How numbers and missing values are written in one file."""
 
-    missing: frozenset[str] = MISSING_TEXTS
+    asked: frozenset[str] = frozenset()  # what is missing besides MISSING_TEXTS
     decimal: str = "."
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        return MISSING_TEXTS | self.asked
 
     def number(self, text: str) -> float | None:
         """The number in a cell, NaN for a missing value, None for text."""
@@ -67,6 +75,11 @@ class Cells:
         bare = text.strip(WHITE)
         return bare in self.missing or _NAN.fullmatch(bare) is not None
 
+    def is_missing_text(self, text: str) -> bool:
+        """The same in a column of text, where "None" is a level unless it is asked for."""
+        bare = text.strip(WHITE)
+        return self.is_missing(bare) and (bare not in NULL_WORDS or bare in self.asked)
+
     def needs_python(self, text: str) -> bool:
         """Whether pyarrow does not read a cell that is a number or missing value to us."""
         bare = text.strip(WHITE)
@@ -78,7 +91,7 @@ class EitherMark(Cells):
 
     def number(self, text: str) -> float | None:
         found = super().number(text)
-        return Cells(self.missing, ",").number(text) if found is None else found
+        return Cells(self.asked, ",").number(text) if found is None else found
 
 
 def has_decimal_comma(text: str) -> bool:

@@ -68,7 +68,7 @@ class Dialect:
 
     def with_mark_of(self, where: str, columns: Sequence[int]) -> Dialect:
         """The dialect with the decimal mark of these columns; the others are not read."""
-        comma, point = _marks(self.head, self.separator, self.cells.missing, columns)
+        comma, point = _marks(self.head, self.separator, self.cells, columns)
         if comma is not None and point is not None:
             raise UnreadableError(
                 where,
@@ -76,7 +76,7 @@ class Dialect:
                 "in one way",
             )
         mark = comma or point
-        cells = Cells(self.cells.missing, "." if mark is None else mark.decimal)
+        cells = Cells(self.cells.asked, "." if mark is None else mark.decimal)
         return replace(self, cells=cells, mark=mark)
 
     @property
@@ -94,9 +94,11 @@ class Dialect:
 
 
 def find_dialect(
-    where: str, head: bytes, missing: frozenset[str], *, is_whole: bool = False
+    where: str, head: bytes, asked: frozenset[str], *, is_whole: bool = False
 ) -> Dialect:
     """The dialect of a file that begins with `head`: whole rows, or all of them.
+
+    `asked` are texts that stand for a missing value besides the usual ones.
 
     Its decimal mark is not decided before the columns are: see `Dialect.with_mark_of`.
     """
@@ -119,11 +121,11 @@ def find_dialect(
             where, "it is empty" + words().either(": Found array with 0 sample(s)")
         )
     is_whole = is_whole and len(rows) <= LOOKED_AT
-    comma, point = _marks(rows, separator, missing)
+    comma, point = _marks(rows, separator, Cells(asked))
     if comma is not None and point is not None:
-        cells: Cells = EitherMark(missing)
+        cells: Cells = EitherMark(asked)
     else:
-        cells = Cells(missing, "." if comma is None else ",")
+        cells = Cells(asked, "." if comma is None else ",")
     names, start, line = None, 0, top
     first, *below = rows
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
@@ -217,7 +219,7 @@ def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
 def _marks(
     rows: Sequence[Row],
     separator: str,
-    missing: frozenset[str],
+    how: Cells,
     columns: Sequence[int] | None = None,
 ) -> tuple[Mark | None, Mark | None]:
     """The first decimal comma and the first decimal point in the columns; None for all of them.
@@ -229,7 +231,7 @@ def _marks(
         for row in rows:
             cells = row.cells if columns is None else [row.cells[j] for j in columns]
             for cell in cells:
-                if holds(cell) and (text := cell.strip(WHITE)) not in missing:
+                if holds(cell) and (text := cell.strip(WHITE)) not in how.missing:
                     return Mark(decimal, row.line, text)
         return None
 

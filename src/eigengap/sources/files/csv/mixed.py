@@ -143,11 +143,13 @@ class MixedCsvReader(CsvReader):
         """A dictionary of strings; missing values are null."""
         import pyarrow as pa
 
+        how = self._dialect.cells
+        is_missing = how.is_missing if j in self._as_limits else how.is_missing_text
         coded = cells.dictionary_encode()
         number = np.full(len(coded.dictionary), -1, dtype=np.int32)
         texts: list[str] = []
         for k, cell in enumerate(coded.dictionary.to_pylist()):
-            if self._dialect.cells.is_missing(_text(cell)):
+            if is_missing(_text(cell)):
                 continue
             number[k] = len(texts)
             try:
@@ -169,10 +171,10 @@ class MixedCsvReader(CsvReader):
         return [self._contents(table.column(k).combine_chunks()) for k in range(self.n_features)]
 
     def _contents(self, cells: Any) -> Contents:
+        if _is_float(cells):
+            return Contents.of_numbers(are_null=cells.null_count == len(cells))
         if cells.null_count == len(cells):
             return Contents(None)
-        if _is_float(cells):
-            return Contents.of_numbers()
         used = cells.indices.unique().drop_null()
         return Contents.of_texts(cells.dictionary.take(used).to_pylist(), self._number)
 

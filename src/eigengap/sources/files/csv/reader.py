@@ -20,7 +20,6 @@ from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import EXACT, resolve_columns, warn_rounded
 from eigengap.sources.files.columns import Columns, arrow_path, choice, in_blocks
-from eigengap.sources.files.csv.cells import MISSING_TEXTS
 from eigengap.sources.files.csv.dialect import Dialect, find_dialect
 from eigengap.sources.files.csv.faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv.rows import (
@@ -63,7 +62,7 @@ class CsvReader(FileReader):
         self._compression, self._skipped = compression, skipped
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
-        self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
+        self._dialect = find_dialect(self.where, head, frozenset(as_bytes), is_whole=is_whole)
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
