@@ -390,6 +390,80 @@ def test_one_whole_number_between_atoms_is_imputed_whole():
     assert np.all(found == np.round(found))
 
 
+def zero_heavy(rng, n=600):
+    """Zeros below a threshold of u, and skewed values above it."""
+    return np.maximum(np.exp(1.2 * rng.normal(size=n)) - 2.5, 0.0)
+
+
+def days_off(rng, n=600):
+    """Whole days of two weeks, zero for most and 14 for some."""
+    days = np.minimum(np.ceil(rng.exponential(6.0, size=n)), 14.0)
+    return np.where(rng.random(n) < 0.85, 0.0, days)
+
+
+ALONE = {
+    "zero heavy": zero_heavy,
+    "days off": days_off,
+    "zeros and log-normal": lambda rng: (rng.random(600) < 0.2) * np.exp(rng.normal(size=600)),
+    "zeros and counts": lambda rng: (
+        (rng.random(600) < 0.3) * rng.negative_binomial(1, 0.15, size=600).astype(float)
+    ),
+    "skewed otherwise than a logarithm": lambda rng: rng.gamma(0.4, size=600),
+    "log-normal": lambda rng: np.exp(1.2 * rng.normal(size=600)),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ALONE)
+def test_draws_of_a_column_alone_are_like_its_values(name, seed):
+    """Beside an atom u is a piece of a Gaussian, whose steep map goes on in no tail."""
+    x = ALONE[name](np.random.default_rng(seed))
+    column = continuous_column(ColumnCells.of(x))
+    u = norm.ppf((np.arange(200_000) + 0.5) / 200_000)  # in the place of draws
+    drawn = column.from_u(u[:, None], np.random.default_rng(0))
+    assert np.mean(drawn) == pytest.approx(np.mean(x), abs=3 * np.std(x) / np.sqrt(len(x)))
+    # The 0.99 quantile of 600 values lies between their 0.98 and 0.998 quantiles.
+    assert np.quantile(x, 0.98) <= np.quantile(drawn, 0.99) <= np.quantile(x, 0.998)
+    assert np.quantile(drawn, 0.999) <= 3 * np.max(x)
+    assert np.quantile(drawn, 0.9999) <= 6 * np.max(x)
+    assert np.mean(drawn == 0.0) == pytest.approx(np.mean(x == 0.0), abs=0.001)
+
+
+def test_a_log_normal_tail_beside_zeros_is_not_bounded():
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(20_000) < 0.6, 0.0, np.exp(rng.normal(size=20_000)))
+    column = continuous_column(ColumnCells.of(x))
+    at = norm.isf(0.4 * norm.sf([3.0, 4.0, 5.0]))  # u of these scores of the values above 0
+    found = np.log(column.from_u(at[:, None], rng))
+    np.testing.assert_allclose(found, [3.0, 4.0, 5.0], atol=0.35)  # at 5 scores, a slope to 7 %
+
+
+def test_a_share_of_the_values_beside_zeros_is_an_atom_too():
+    x = np.concatenate([np.zeros(850), np.arange(1, 14).repeat(10), np.full(20, 14)])
+    column = continuous_column(ColumnCells.of(x.astype(float)))
+    assert (column.least, column.largest) == (0.0, 14.0)
+    assert norm.sf(column.above) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("name", ["zero heavy", "days off", "zeros and counts"])
+def test_a_map_beside_atoms_and_its_inverse_agree_beyond_the_data(name):
+    x = ALONE[name](np.random.default_rng(4))
+    column = continuous_column(ColumnCells.of(x))
+    margin, inner = column.margin, x[(x > column.least) & (x < column.largest)]
+    far = np.concatenate(
+        [np.min(inner) * np.geomspace(0.02, 1, 9), np.max(inner) * np.geomspace(1, 3, 9)]
+    )
+    u = margin.forward(far)
+    assert np.all(np.diff(u[:9]) > 0)
+    assert np.all(np.diff(u[9:]) > 0)
+    assert np.all((u > column.below) & (u < column.above))
+    np.testing.assert_allclose(margin.inverse(u), far, rtol=1e-6)
+    h = 1e-6 * far
+    off = np.r_[0:8, 10:18]  # the last knots have two slopes
+    slope = ((margin.forward(far + h) - margin.forward(far - h)) / (2 * h))[off]
+    np.testing.assert_allclose(np.log(slope), margin.log_slope(far)[off], atol=1e-3)
+
+
 # How improbable a value is ----------------------------------------------------------------------
 
 MEAN, COV = np.array([[0.3], [-1.2], [0.0]]), np.array([0.5, 1.0, 2.5]).reshape(3, 1, 1)

@@ -44,9 +44,11 @@ def continuous_column(
     facts = cells.facts
     least, largest = facts.least, facts.largest
     share_low, share_high = facts.share_at_least, facts.share_at_largest
-    enough = max(ATOM * facts.total, FEWEST_IN_ATOM) - ROUNDING * facts.total
-    has_low = facts.at_least >= enough or least == lower
-    has_high = facts.at_largest >= enough or largest == upper
+    has_low = _is_atom(facts.at_least, facts.total) or least == lower
+    has_high = _is_atom(facts.at_largest, facts.total) or largest == upper
+    # Beside an atom the cells of the other bound are compared with those that are left.
+    has_high = has_high or (has_low and _is_atom(facts.at_largest, facts.total - facts.at_least))
+    has_low = has_low or (has_high and _is_atom(facts.at_least, facts.total - facts.at_largest))
     kept = np.ones(len(cells.values), dtype=bool)
     fractional = facts.fractional
     if has_low:
@@ -81,6 +83,10 @@ def continuous_column(
     high = 1.0 - share_high if "largest" in atoms else 1.0
     margin = _ranked(Margin(chosen, 0.0, 1.0), y, low, high)
     return ContinuousColumn(margin, step=step, **atoms)
+
+
+def _is_atom(at_bound: float, total: float) -> bool:
+    return at_bound >= max(ATOM * total, FEWEST_IN_ATOM) - ROUNDING * total
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,19 +266,22 @@ def _ranked(margin: Margin, y: Weighted, low: float, high: float) -> Margin:
     """The margin with knots at quantiles of y, whose share lies between low and high.
 
     A value that occurs often stands for all u of its share and has the u in their midst: the least
-    of them would move whatever is drawn or imputed upwards.
+    of them would move whatever is drawn or imputed upwards. Each tail has the slope of its own half
+    of the data, from the median to the end: that of both may come from the other side.
     """
     n = y.n
     m = int(np.clip(n // PER_KNOT, 4, MOST_KNOTS))
     values, below = y.midst()
     ends = max(below[0], 1.0 / (n + 1)), min(below[-1], n / (n + 1))
-    first, last = (ndtri(low + (high - low) * end) for end in ends)
-    u = np.linspace(first, last, m)
-    share = (ndtr(u) - low) / (high - low)
-    at = np.interp(share, below, values)
+    z = np.linspace(ndtri(ends[0]), ndtri(ends[1]), m)
+    share = ndtr(z)
+    at, u = np.interp(share, below, values), ndtri(low + (high - low) * share)
     kept = np.concatenate([[True], np.diff(at) > 1e-9 * max(float(np.ptp(y.x)), 1e-300)])
     if np.count_nonzero(kept) < 2:
         return margin
-    at, u = at[kept], u[kept]
+    at, u, z = at[kept], u[kept], z[kept]
     unit = float((at[-1] - at[0]) / (u[-1] - u[0]))
-    return Margin(margin.family, 0.0, unit, (at, u))
+    off = at[[0, -1]] - np.interp(0.5, below, values)
+    both = np.ptp(at) / np.ptp(z)
+    slopes = [float(o / e if o * e > 0.0 else both) for o, e in zip(off, z[[0, -1]], strict=True)]
+    return Margin(margin.family, 0.0, unit, (at, u), (low, high), (slopes[0], slopes[1]))

@@ -193,11 +193,12 @@ class ContinuousColumn(Column):
         return self._of_u(u[:, 0])
 
     def _of_u(self, u: Array) -> Array:
-        x = self.margin.inverse(u)
-        if self.step:
+        x, least, largest = self.margin.inverse(u), self.least, self.largest
+        if self.step:  # what lies between the atoms' thresholds has a value between theirs
             x = np.round(x / self.step) * self.step
-        x = np.maximum(x, self.floor)
-        x = np.clip(x, self.least, self.largest)
+            least = (np.floor(least / self.step) + 1.0) * self.step
+            largest = (np.ceil(largest / self.step) - 1.0) * self.step
+        x = np.clip(np.maximum(x, self.floor), least, largest)
         return np.where(u <= self.below, self.least, np.where(u > self.above, self.largest, x))
 
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.special import expit, logit
+from scipy.special import expit, log_ndtr, logit, ndtri_exp
 
 from eigengap.linalg import Array
 
 FARTHEST = 1e3  # units from the centre, for tails that would reach infinity
+LEAST_SHARE = 1e-15  # of a piece of u beside an atom: nearer to its end u has no digits left
 
 
 class Family(ABC):
@@ -140,41 +142,61 @@ class Margin:
     """x -> y by the family, then y -> u: (y - centre) / unit, corrected between knots.
 
     The correction passes through the knots (y_k, u_k), monotone and smooth (Fritsch and Carlson
-    1980); outside them it continues with the slope 1 / unit of the family.
+    1980). Beyond them y continues as a Gaussian of its own family, with the standard deviation
+    that the half of the data next to each end has. Beside an atom u is a piece of a Gaussian, in
+    which the quantiles of the data lie close together: what continues as a straight line is y
+    against the score z of the piece, z = ndtri((ndtr(u) - low) / (high - low)).
     """
 
     family: Family
     centre: float
     unit: float
     knots: tuple[Array, Array] | None = None  # (k,) y and u, both increasing
+    piece: tuple[float, float] = (0.0, 1.0)  # shares of u that the values are between
+    tails: tuple[float, float] | None = None  # dy / dz below and above the knots; else the unit
 
     def forward(self, x: Array) -> Array:
         y = self.family.forward(x)
         if self.knots is None:
             return (y - self.centre) / self.unit
-        at, _ = self.knots
-        inside = self._curve((np.clip(y, at[0], at[-1]) - at[0]) / self.unit)
-        beyond = np.minimum(y - at[0], 0.0) + np.maximum(y - at[-1], 0.0)
-        return np.asarray(inside + beyond / self.unit)
+        at, knots = self.knots
+        u = self._curve((np.clip(y, at[0], at[-1]) - at[0]) / self.unit)
+        for end, tail in zip((0, -1), self._tails, strict=True):
+            beyond = y < at[0] if end == 0 else y > at[-1]
+            z = tail.score(knots[end]) + (y[beyond] - at[end]) / tail.slope
+            u[beyond] = tail.of_score(z)
+        return np.asarray(u)
 
     def inverse(self, u: Array) -> Array:
         if self.knots is None:
             return self.family.inverse(self.centre + self.unit * u)
         at, knots = self.knots
-        score = _solved(self._curve, np.clip(u, knots[0], knots[-1]))
-        beyond = np.minimum(u - knots[0], 0.0) + np.maximum(u - knots[-1], 0.0)
-        return self.family.inverse(at[0] + self.unit * (score + beyond))
+        y = at[0] + self.unit * _solved(self._curve, np.clip(u, knots[0], knots[-1]))
+        for end, tail in zip((0, -1), self._tails, strict=True):
+            beyond = u < knots[0] if end == 0 else u > knots[-1]
+            y[beyond] = at[end] + tail.slope * (tail.score(u[beyond]) - tail.score(knots[end]))
+        return self.family.inverse(y)
 
     def log_slope(self, x: Array) -> Array:
-        slope = self.family.log_slope(x) - np.log(self.unit)
+        slope = self.family.log_slope(x)
         if self.knots is None:
-            return np.asarray(slope)
-        at = self.knots[0]
+            return np.asarray(slope - np.log(self.unit))
+        at, knots = self.knots
         y = self.family.forward(x)
-        inside = (y > at[0]) & (y < at[-1])
         own = self._curve.derivative()((np.clip(y, at[0], at[-1]) - at[0]) / self.unit)
-        corrected: Array = np.where(inside, slope + np.log(np.maximum(own, 1e-300)), slope)
-        return corrected
+        corrected: Array = np.log(np.maximum(own, 1e-300)) - np.log(self.unit)
+        for end, tail in zip((0, -1), self._tails, strict=True):
+            beyond = y <= at[0] if end == 0 else y >= at[-1]
+            z = tail.score(knots[end]) + (y[beyond] - at[end]) / tail.slope
+            corrected[beyond] = tail.log_slope(z)
+        return np.asarray(slope + corrected)
+
+    @property
+    def _tails(self) -> tuple[_Tail, _Tail]:
+        low, high = self.piece
+        below, above = self.tails or (self.unit, self.unit)
+        mass = high - low
+        return _Tail(below, -1.0, low, mass), _Tail(above, 1.0, 1.0 - high, mass)
 
     @property
     def _curve(self) -> PchipInterpolator:
@@ -182,6 +204,45 @@ class Margin:
         assert self.knots is not None
         at, u = self.knots
         return PchipInterpolator((at - at[0]) / self.unit, u)
+
+
+class _Tail(NamedTuple):
+    """Beyond the knots on one side: y is linear in the score z of the piece of u."""
+
+    slope: float  # dy / dz
+    sign: float  # -1 of the lower tail
+    cut: float  # probability of u beyond the piece, on this side
+    mass: float  # of the piece
+
+    @property
+    def is_whole(self) -> bool:
+        return self.mass == 1.0
+
+    def score(self, u: Array | float) -> Array:
+        """z of u; near and beyond the end of the piece, that of the share LEAST_SHARE."""
+        if self.is_whole:
+            return np.asarray(u)
+        log_beyond = log_ndtr(-self.sign * np.asarray(u))
+        if self.cut > 0.0:
+            left = np.maximum(np.exp(log_beyond) - self.cut, LEAST_SHARE * self.mass)
+            log_beyond = np.log(left)
+        return np.asarray(-self.sign * ndtri_exp(np.minimum(log_beyond - np.log(self.mass), 0.0)))
+
+    def of_score(self, z: Array) -> Array:
+        """u of z."""
+        if self.is_whole:
+            return z
+        log_beyond = log_ndtr(-self.sign * z) + np.log(self.mass)
+        if self.cut > 0.0:
+            log_beyond = np.logaddexp(log_beyond, np.log(self.cut))
+        return np.asarray(-self.sign * ndtri_exp(log_beyond))
+
+    def log_slope(self, z: Array) -> Array:
+        """ln du / dy."""
+        of_u = np.zeros(z.shape)
+        if not self.is_whole:
+            of_u = np.log(self.mass) + (self.of_score(z) ** 2 - z**2) / 2.0
+        return np.asarray(of_u - np.log(self.slope))
 
 
 def _solved(curve: PchipInterpolator, u: Array) -> Array:
