@@ -136,6 +136,22 @@ def test_a_table_of_two_by_two_has_the_tetrachoric_correlation(rho):
     assert correlations(fit.model)[0, 1] == pytest.approx(tetrachoric, abs=0.004)
 
 
+@pytest.mark.parametrize("d", [3, 5])
+def test_columns_that_repeat_a_level_have_their_exact_likelihood(d):
+    """Their loadings are bounded by a prior alone: along z each row is a steep step."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(143, 1)) > 0.0, d, axis=1).astype(float)
+    columns = Columns(tuple(OrdinalColumn.of_shares(shares(x)) for x in X.T))
+    fit = fit_columns(as_source(X), columns, 1)
+    assert fit.converged
+    z = np.linspace(-9.0, 9.0, 20_001)
+    t = z[:, None] * fit.model.W[:, 0] + fit.model.mu - columns.origin
+    ones, expected = int(np.sum(X[:, 0])), 0.0
+    for sign, times in ((1.0, ones), (-1.0, 143 - ones)):
+        joint = np.sum(norm.logcdf(sign * t / np.sqrt(fit.model.psi)), axis=1) + norm.logpdf(z)
+        expected += times * np.log(np.sum(np.exp(joint)) * (z[1] - z[0]))
+    assert fit.log_likelihood == pytest.approx(expected, abs=1e-5)
+
+
 def ordinal_pair(rho, n=1500):
     rng = np.random.default_rng(11)
     U = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=n)

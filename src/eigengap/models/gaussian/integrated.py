@@ -3,12 +3,17 @@
 Expectation propagation is exact for a single site and good where many share a latent variable. It
 is least exact where two binary cells do: the probabilities that it gives the four cells of a 2 x 2
 table sum to 0.975 at a correlation of 0.9, and their maximum is at 0.85. Along one latent variable
-the integral itself is cheap: with the nodes z_k of Gauss and Hermite's rule on the posterior that
-expectation propagation has found,
+the integral itself is cheap: with equidistant nodes z_k about the posterior that expectation
+propagation has found,
 
     p(row) = sum_k w_k prod_exact N(u; t_k, psi) prod_cells P(evidence | t_k, psi),
 
 and the moments of u are averages of those given z_k. With them EM is exact: the likelihood rises.
+
+Cells with a small noise relative to their loadings are steps in z. On the strip |Im z| < a a step
+Phi(w z / sqrt(psi)) grows as exp(w^2 a^2 / 2 psi), so that the trapezoidal rule of step h is off by
+exp(-(2 pi / h)^2 / 2 R) at most, R = sum w^2 / psi (Trefethen and Weideman 2014): what R asks for
+is how many nodes there are.
 """
 
 from __future__ import annotations
@@ -30,10 +35,10 @@ if TYPE_CHECKING:
 # Columns in all up to which rows are integrated. With sites alone correlations of 0.9 behind 2
 # binary columns are off by 0.1, behind 3 by 0.08, behind 4 to 8 by 0.01 (1 500 rows).
 FEW = 6
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
-LOG_WEIGHTS = np.log(WEIGHTS / WEIGHTS.sum())
-WIDER = 1.2  # nodes relative to the posterior that sites give: its tails may be heavier
-ROWS = 4096  # that are held at once
+WIDER, REACH = 1.2, 9.0  # posterior sds of either side: tails may be heavier than those of sites
+CLOSE = 50.0  # twice the logarithm of the relative error
+FEWEST_NODES, MOST_NODES = 48, 512
+ENTRIES = 1 << 18  # of rows x nodes that are held at once
 KERNELS = Kernels("sites_numba", compiling=9.0)
 SAVED = 4e-7  # seconds that the kernel saves on one cell at one node; measured
 
@@ -48,9 +53,11 @@ def integrated(
 ) -> SitePosteriors:
     """The posteriors of rows, sites of which have settled at `found`; rows alike are one."""
     rows, of = cells.different
+    nodes = _nodes(cells, model)
+    step = ENTRIES // len(nodes)
     parts = [
-        _some(cells, model, found, rows[start : start + ROWS], passes)
-        for start in range(0, len(rows), ROWS)
+        _some(cells, model, found, rows[start : start + step], nodes, passes)
+        for start in range(0, len(rows), step)
     ]
     Z, S, log_likelihood, mean, variance, gain = (
         np.concatenate(each, axis=-1)[..., of] for each in zip(*parts, strict=True)
@@ -60,12 +67,27 @@ def integrated(
     )
 
 
+def _nodes(cells: CellRows, model: Coefficients) -> Array:
+    """(k,) nodes in standard deviations, close enough for a posterior as wide as the prior."""
+    R = float(np.sum(model.W[cells.at, 0] ** 2 / model.psi[cells.at]))
+    reach = WIDER * REACH
+    wanted = 2.0 * reach * np.sqrt(CLOSE * R) / (2.0 * np.pi)
+    k = int(np.clip(wanted, FEWEST_NODES, MOST_NODES)) if np.isfinite(wanted) else MOST_NODES
+    return np.linspace(-reach, reach, k)
+
+
 def _some(
-    cells: CellRows, model: Coefficients, found: SitePosteriors, rows: NDArray[np.intp], passes: int
+    cells: CellRows,
+    model: Coefficients,
+    found: SitePosteriors,
+    rows: NDArray[np.intp],
+    nodes: Array,
+    passes: int,
 ) -> tuple[Array, ...]:
-    sd = WIDER * np.sqrt(found.S[0, rows])  # (c,)
-    z = found.Z[0, rows, None] + sd[:, None] * NODES  # (c, k)
-    log_p = LOG_WEIGHTS + 0.5 * NODES**2 - 0.5 * z**2 + np.log(sd)[:, None]
+    sd = np.sqrt(found.S[0, rows])  # (c,)
+    z = found.Z[0, rows, None] + sd[:, None] * nodes  # (c, k)
+    log_weight = np.log(sd * (nodes[1] - nodes[0])) - 0.5 * np.log(2.0 * np.pi)
+    log_p = log_weight[:, None] - 0.5 * z**2
     for j, r, observed in zip(cells.exact, cells.R[rows].T, cells.M[rows].T, strict=True):
         residual = r[:, None] - model.delta[j] - model.W[j, 0] * z
         density = -0.5 * (residual**2 / model.psi[j] + np.log(2.0 * np.pi * model.psi[j]))
