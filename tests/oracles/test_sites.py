@@ -17,6 +17,20 @@ from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
 
+def test_what_compiling_would_save_is_that_of_a_block_and_not_of_its_pieces(monkeypatch):
+    """A long table is read in pieces, none of which alone would repay it."""
+    gains = []
+    monkeypatch.setattr(sites.KERNELS, "pay", lambda gain: gains.append(gain) or False)
+    made = table(0, n=60)
+    levels = Evidence.intervals(made.rows.evidence.first[:, :3], made.rows.evidence.second[:, :3])
+    rows = replace(made.rows, at=made.rows.at[:3], evidence=levels)
+    for k in (60, 6):
+        pieces = [slice(start, start + k) for start in range(0, 60, k)]
+        monkeypatch.setattr(SiteRows, "chunks", lambda _, pieces=pieces: iter(pieces))
+        expected_of_sites(KeptRows(rows), made.model, passes=3)
+    assert gains == pytest.approx([gains[0]] * 11)
+
+
 @pytest.fixture(params=["never", "always"], ids=["numpy", "compiled"])
 def compiled(request, monkeypatch):
     monkeypatch.setenv("EIGENGAP_COMPILED", request.param)

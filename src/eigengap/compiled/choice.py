@@ -16,6 +16,7 @@ import platform
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def is_cached(module: str) -> bool:
     return False
 
 
+@cache
 def numba_version() -> str | None:
     import importlib.metadata  # slow to import, and small work never comes here
 

@@ -93,6 +93,7 @@ def expected_of_sites(
     last E-step left them.
     """
     sums = _SiteSums(kept, coefficients)
+    passes *= len(kept.parts)  # each part decides alone whether compiling pays
     for part in kept.parts:
         cells = part.cells(0)
         if settles:
@@ -163,7 +164,7 @@ def expected_of_mixture(
     overlap, divergence = np.zeros((K, K)), np.zeros(K)
     squares = np.zeros((K, kept.d))
     log_likelihood = 0.0
-    promised = passes * K * MIXTURE_RUNS
+    promised = passes * K * MIXTURE_RUNS * len(kept.parts)
     for part in kept.parts:
         found = [part.cells(k).settled(c, promised, settled) for k, c in enumerate(coefficients)]
         log_density = np.stack([one.log_likelihood for one in found])  # (K, c)
