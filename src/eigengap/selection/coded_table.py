@@ -101,7 +101,8 @@ class CodedTable:
         schema = schema.ignoring(ignored - sizes)
         rows = table.source(schema, range(len(schema.columns)))
         if bounds is not None:
-            rows = unknown_where_limited(rows, bounds)
+            values = unknown_where_limited(rows.collect(), bounds)
+            rows = ArraySource(values, weight=rows.weight, names=rows.names)
         survey = Survey.of(_of_weight(rows))
         holds = [own.holds for own in schema.columns]
         n_levels = [len(own.levels) for own in schema.columns]
