@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from decimal import Decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -627,3 +628,49 @@ def test_codes_for_missing_values_in_numbers(X):
     two = LowRankImputer(n_components=1, columns="auto").fit(few)
     assert one.levels_["level"] == (-999, 1)
     pd.testing.assert_frame_equal(one.impute(coded), two.impute(few))
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
+@pytest.mark.parametrize("cls", [eg.FactorAnalysis, eg.LowRankImputer])
+def test_draws_have_the_same_types_in_every_table(library, cls):
+    """A count beyond 255 made its draw floating-point, and the others were of 8 bits."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=120)
+    table = pl.DataFrame(
+        {
+            "small": np.minimum(rng.poisson(90 * np.exp(0.8 * z)), 255),
+            "large": rng.poisson(90 * np.exp(0.8 * z)),
+            "grade": rng.integers(1, 4, size=120),
+            "percent": (100 / (1 + np.exp(-z - rng.normal(size=120)))).round(),
+            "complete": rng.poisson(5.0, size=120),
+            "x": z,
+        }
+    )
+    types = {"small": pl.UInt8, "grade": pl.UInt8, "percent": pl.UInt8, "complete": pl.UInt8}
+    table = table.cast({**types, "large": pl.Int64})
+    gone = pl.int_range(pl.len()) % 5 == 0
+    names = [name for name in table.columns if name != "complete"]
+    table = table.with_columns(
+        pl.when(gone).then(None).otherwise(pl.col(name)).alias(name) for name in names
+    )
+    kinds = {"small": "count", "large": "count", "percent": Bounded(0, 100), "complete": "count"}
+    model = cls(n_components=1, columns=kinds).fit(table)
+    given = table
+    if library == "pyarrow":
+        given = table.to_arrow()
+    if library == "pandas":
+        given = pd.DataFrame(
+            {
+                name: pd.array(table[name].to_list(), dtype=str(table[name].dtype))
+                for name in table.columns
+            }
+        )
+    want = ["Float64", "Int64", "UInt8", "UInt8", "UInt8", "Float64"]
+    for drawn in model.sample_imputations(given, 3, random_state=0):
+        columns = nw.from_native(drawn, eager_only=True)
+        assert [str(dtype) for dtype in columns.schema.values()] == want
+        assert columns.null_count().to_numpy().sum() == 0
+        observed = table["small"].is_not_null().to_numpy()
+        np.testing.assert_array_equal(
+            columns["small"].to_numpy()[observed], table["small"].drop_nulls().to_numpy()
+        )

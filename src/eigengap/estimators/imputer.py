@@ -585,7 +585,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         low, high = self.bounds_
         if (mixed := self._mixed(X)) is not None:
             drawn = mixed.sample_imputations(X, m, random_state)
-            return (self._adjusted(mixed, X, table, reflects=True) for table in drawn)
+            plain = mixed.table_.for_draws(X)
+            return (self._adjusted(mixed, plain, table, reflects=True) for table in drawn)
         values, missing = self._read(X)
         imputed = np.asarray(self.estimator_.impute(values))
 

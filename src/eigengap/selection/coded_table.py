@@ -58,10 +58,12 @@ from eigengap.sources import (
     Schema,
     Source,
     column,
+    eager_frame,
     in_memory,
     in_memory_table,
     library_of,
     like,
+    made_floating,
     new_frame,
     open_table,
     quote,
@@ -108,7 +110,8 @@ class CodedTable:
         schema = schema.ignoring(ignored - sizes)
         rows = table.source(schema, range(len(schema.columns)))
         if bounds is not None:
-            rows = unknown_where_limited(rows, bounds)
+            values = unknown_where_limited(rows.collect(), bounds)
+            rows = ArraySource(values, weight=rows.weight, names=rows.names)
         survey = Survey.of(_of_weight(rows))
         holds = [own.holds for own in schema.columns]
         n_levels = [len(own.levels) for own in schema.columns]
@@ -214,6 +217,24 @@ class CodedTable:
         full[:, self.used] = values
         replaced: NDArray[np.bool_] = ~(np.isnan(full) | (full == coded))
         return self.schema.decode(X, full, replaced)
+
+    def for_draws(self, X: Any) -> Any:
+        """X for `decode`, so that the types of all draws are those of one.
+
+        Columns of whole numbers are floating-point where a draw may be no value of their type.
+        """
+        X = self._in_memory(X)
+        if library_of(X) is None:
+            return X
+        missing = np.count_nonzero(self.schema.missing_cells(X), axis=0)
+        columns = zip(self.used, self.columns.kinds, strict=True)
+        held = {
+            j: fitted.whole_values
+            for j, fitted in columns
+            if self.schema.columns[j].holds == "numbers"
+            and (missing[j] > 0 or self.kinds[j].takes_limits)
+        }
+        return made_floating(eager_frame(X), held)
 
     def numbers(self, X: Any, values: Array, others: Array | float = nan) -> Any:
         """Numbers (n, d) of the columns that are used, as a table of X's columns."""

@@ -62,6 +62,7 @@ from eigengap.sources.frames import (
     boolean_columns,
     eager_frame,
     like,
+    made_floating,
     made_missing,
     native_column,
     new_frame,

@@ -34,6 +34,7 @@ TO_NUMERIC = {
     },
     "pyarrow": {WRITTEN: 'pyarrow.compute.cast(X[{}], "float64")'},
 }
+WIDE = 2.0**31 - 1  # whole numbers up to which a type has to hold what may be drawn
 
 
 def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str, ...] | None]:
@@ -320,6 +321,33 @@ def _own_type(native: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> 
         return type(native)(cells, index=native.index, dtype=native.dtype)
     made = nw.new_series(column.name or "", cells, dtype=dtype, backend=column.implementation)
     return made.to_native()
+
+
+def made_floating(X: Any, held: Mapping[int, Array | None]) -> Any:
+    """The frame X, columns of whole numbers in floating point unless their types hold these.
+
+    `held` are the values to hold by column, None for fractions; beyond the range of 32 bits
+    there are few, so that wider types are taken to hold all.
+    """
+    import narwhals as nw
+
+    for j, values in held.items():
+        series = nw.from_native(native_column(X, j), series_only=True)
+        if not series.dtype.is_integer():
+            continue
+        if values is not None and _holds(series.dtype, np.clip(values, -WIDE, WIDE), nw):
+            continue
+        floats = np.asarray(_column_to_float(series, ""))
+        if hasattr(X, "iloc"):
+            X = X.copy(deep=False)
+            X.isetitem(j, floats)
+            continue
+        made = nw.new_series("", floats, nw.Float64, backend=series.implementation)
+        if library_of(X) == "pyarrow":
+            X = X.set_column(j, X.column_names[j], made.to_native())
+        else:
+            X = X.clone().replace_column(j, made.to_native().rename(X.columns[j]))
+    return X
 
 
 def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:

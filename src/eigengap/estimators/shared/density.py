@@ -405,13 +405,16 @@ class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMix
         Yields
         ------
         table of X's type
-            X with its missing values imputed by one joint draw.
+            X with its missing values imputed by one joint draw. Of columns of several kinds all
+            draws have the same types: an integer column of 8 or 16 bits that cannot hold every
+            value of its kind is floating-point in all of them.
         """
         check_is_fitted(self, "model_")
         require_count("m", m, "tables")
         rng = np.random.default_rng(seed_of(random_state))
         predictive = self._uncertainty()
         source = self._source(X, cell_sd)  # what is refused is refused before the first table
+        plain = X if self.table_ is None else self.table_.for_draws(X)
 
         def drawn() -> Any:
             model = predictive.draw(rng)
@@ -419,7 +422,7 @@ class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMix
             def sample(rows: Array, *known: Array) -> Array:
                 return model.sample_conditional(rows, rng, *known)
 
-            return self._like(X, self._mapped(source, sample))
+            return self._like(plain, self._mapped(source, sample))
 
         return (drawn() for _ in range(m))
 

@@ -19,7 +19,6 @@ from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.kinds import LARGEST, TOTAL, Censored, Continuous, Count, Kind
 from eigengap.linalg import Array
-from eigengap.sources import ArraySource, Source
 from eigengap.sources.wording import column
 from eigengap.wording import words
 
@@ -306,12 +305,12 @@ def without_limits(X: Any) -> tuple[Any, Bounds | None]:
     return (X.table, (X.lower, X.upper)) if isinstance(X, Limited) else (X, None)
 
 
-def unknown_where_limited(rows: Source, bounds: Bounds) -> Source:
-    """Coded rows (n, d) in memory, with what their limits say in place of values."""
-    values, given = np.array(rows.collect()), _are_given(bounds)
+def unknown_where_limited(rows: Array, bounds: Bounds) -> Array:
+    """Coded rows (n, d), with what their limits say in place of values."""
+    values, given = rows.copy(), _are_given(bounds)
     exact = np.where(bounds[0] == bounds[1], bounds[0], np.nan)
     values[:, : given.shape[1]][given] = exact[given]
-    return ArraySource(values, weight=rows.weight, names=rows.names)
+    return values
 
 
 def censored_where_limited(

@@ -74,6 +74,11 @@ class Column(ABC):
         """(c,) whether each value may occur in this column."""
         return np.ones(len(x), dtype=bool)
 
+    @property
+    def whole_values(self) -> Array | None:
+        """Its values, or the least and the largest; None where they may be fractions."""
+        return None
+
     @abstractmethod
     def encode(self, x: Array, details: Array | None = None) -> Cells:
         """What the values x (c,), and their details (c, n_details), say about u."""
@@ -156,6 +161,10 @@ class LevelColumn(Column):
 
     def holds(self, x: Array) -> NDArray[np.bool_]:
         return np.isin(x, self.levels)
+
+    @property
+    def whole_values(self) -> Array | None:
+        return self.levels
 
     def code(self, x: Array) -> NDArray[np.intp]:
         """(c,) number of the level of each value."""

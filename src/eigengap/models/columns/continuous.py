@@ -63,6 +63,13 @@ class ContinuousColumn(Column):
     def n_details(self) -> int:
         return 2 if self.has_limits else 0
 
+    @property
+    def whole_values(self) -> Array | None:
+        if self.step != 1.0:
+            return None
+        low, high = self._range
+        return np.array([max(low, self.least, self.floor), min(high, self.largest)])
+
     def holds(self, x: Array) -> NDArray[np.bool_]:
         low, high = self.margin.family.range
         inside = (x >= low) & (x <= high)

@@ -51,6 +51,10 @@ class CountColumn(Column):
     def shape(self) -> float:
         return 1.0 / self.dispersion if self.dispersion > 0.0 else inf
 
+    @property
+    def whole_values(self) -> Array | None:
+        return np.array([0.0, inf])
+
     def holds(self, x: Array) -> NDArray[np.bool_]:
         return np.asarray((x >= 0) & (x == np.round(x)) & (x <= LARGEST))
 
