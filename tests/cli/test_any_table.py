@@ -583,3 +583,12 @@ def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values():
     assert all(np.isfinite([float(cell) for cell in column(rows, "pulse")]))
     _, rows, _ = impute("--na", "None")
     assert "None" not in column(rows, "exercise")
+
+
+def test_digits_with_leading_zeros_are_codes_and_no_numbers():
+    postcodes = np.where(GROUPS == "mid", "01552", np.where(GROUPS == "low", "08666", "10001"))
+    write({"zip": with_gaps(list(postcodes)), "x": [f"{v:.2f}" for v in X]})
+    _, rows, _ = impute()
+    assert set(column(rows, "zip")) == {"01552", "08666", "10001"}
+    _, rows, _ = impute("--numeric")  # as asked
+    assert not set(column(rows, "zip")) <= {"01552", "08666", "10001"}

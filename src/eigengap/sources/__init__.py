@@ -70,7 +70,7 @@ from eigengap.sources.frames import (
     whole_columns,
     with_new_columns,
 )
-from eigengap.sources.levels import TIMES, ColumnType, Schema
+from eigengap.sources.levels import TIMES, ColumnType, Schema, are_codes
 from eigengap.sources.limits import limits_of
 from eigengap.sources.opening import agree_on_decimals, codes_of, open_source, parquet_parts
 from eigengap.sources.reader import FileReader

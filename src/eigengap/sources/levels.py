@@ -538,6 +538,11 @@ def is_padded(text: str) -> bool:
     return len(bare) > 1 and bare[0] == "0" and _is_digits(bare)
 
 
+def are_codes(texts: Collection[str]) -> bool:
+    """Whether cells are digits, some with leading zeros, as those of postal codes."""
+    return any(map(is_padded, texts)) and all(map(_is_digits, texts))
+
+
 def _is_digits(text: str) -> bool:
     return text.isascii() and text.strip().isdigit()
 

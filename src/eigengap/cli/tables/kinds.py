@@ -80,16 +80,16 @@ def held(
     candidates: Sequence[int],
     asked: Mapping[int, Kind],
     are_named: bool = False,
-    takes_limits: bool = True,
+    takes_levels: bool = True,
 ) -> Held:
     """What these columns hold.
 
     `asked` are kinds that options name, whatever the cells say; no number names rows where an
     option has named the features. Limits beyond the first rows are looked for where the model
-    `takes_limits`.
+    `takes_levels`.
     """
     if table.kind == "csv":
-        found = _in_csv(table, candidates, asked, takes_limits)
+        found = _in_csv(table, candidates, asked, takes_levels)
     elif table.kind == "parquet":
         found = _in_parquet(table, candidates, asked)
     else:
@@ -177,7 +177,7 @@ def _first_numbers(table: Table, j: int) -> Any:
 
 
 def _in_csv(
-    table: Table, candidates: Sequence[int], asked: Mapping[int, Kind], takes_limits: bool
+    table: Table, candidates: Sequence[int], asked: Mapping[int, Kind], takes_levels: bool
 ) -> Held:
     reader = table.readers[0]
     skip = sources.label_rows(reader.dialect, candidates)  # which are refused later
@@ -189,6 +189,9 @@ def _in_csv(
         wanted = asked.get(j)
         cells = [row[j] for row in rows]
         found = _holds(cells, reader.dialect.cells)
+        if found == "numbers" and wanted is None and takes_levels:
+            observed = [cell for cell in cells if not reader.dialect.cells.is_missing(cell)]
+            found = "text" if sources.are_codes(observed) else found
         orders = isinstance(wanted, Ordinal) and bool(wanted.order)
         if found == "empty":
             aside[j] = NO_VALUE
@@ -200,7 +203,7 @@ def _in_csv(
             limited.append(j)
         elif found == "numbers":
             numbers.append(j)
-    if takes_limits and not all(each.dialect.is_whole for each in table.readers):
+    if takes_levels and not all(each.dialect.is_whole for each in table.readers):
         limited += _with_late_limits(table, numbers)
     texts = _texts_of_csv(table, [*text, *limited])
     limited = [j for j in limited if _has_limits(texts[j].counts, reader.dialect.cells.number)]

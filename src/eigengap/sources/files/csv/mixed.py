@@ -18,7 +18,7 @@ from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, WHITE
 from eigengap.sources.files.csv.faults import describe_label_rows, first_fault, label_rows
 from eigengap.sources.files.csv.reader import LEAST_CHUNK, MOST_CHUNK, CsvReader, _text
-from eigengap.sources.levels import Contents, Schema, is_padded
+from eigengap.sources.levels import Contents, Schema, are_codes
 from eigengap.sources.wording import column
 
 
@@ -52,9 +52,7 @@ class MixedCsvReader(CsvReader):
         return is_truth or self._dialect.cells.number(text) is None
 
     def _has_codes(self, cells: Sequence[str]) -> bool:
-        """Whether cells are digits, some with leading zeros, as those of postal codes."""
-        texts = [cell for cell in cells if not self._dialect.cells.is_missing(cell)]
-        return any(map(is_padded, texts)) and all(text.strip(WHITE).isdigit() for text in texts)
+        return are_codes([cell for cell in cells if not self._dialect.cells.is_missing(cell)])
 
     @property
     def holds_numbers(self) -> bool:
