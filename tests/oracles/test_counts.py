@@ -278,3 +278,14 @@ def test_models_that_are_drawn_have_the_mean_count_of_the_fit(dispersion):
 
 def mean_count(model):
     return np.exp(model.gaussian.mu[-1] + model.gaussian.variances()[-1] / 2.0)
+
+
+def test_components_that_are_drawn_keep_their_mean_counts_but_for_errors_of_mu():
+    rng = np.random.default_rng(9)
+    W, mu = rng.normal(size=(2, 1)), np.array([0.3, -1.0])
+    of = LinearGaussian(W, mu, np.array([0.5, 0.4]))
+    apart = LinearGaussian(2.0 * W, mu + 0.1, np.array([0.6, 3.0]))
+    found = Columns((PLAIN, CountColumn())).with_mean_counts(of, apart)
+    means = [m.mu[1] + m.variances()[1] / 2.0 for m in (of, found)]
+    assert means[1] - means[0] == pytest.approx(0.1)
+    assert found.mu[0] == apart.mu[0]
