@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal, nbinom, norm, poisson
 
 import eigengap as eg
 from eigengap.fitting.columns.bayesian import fit_bayesian_columns
-from eigengap.fitting.columns.fit import fit_columns
+from eigengap.fitting.columns.fit import fit_column_model, fit_columns
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.fitting.columns.survey import ColumnCells
 from eigengap.fitting.gaussian.noise import Specification
@@ -478,6 +478,21 @@ def test_a_map_beside_atoms_and_its_inverse_agree_beyond_the_data(name):
     off = np.r_[0:8, 10:18]  # the last knots have two slopes
     slope = ((margin.forward(far + h) - margin.forward(far - h)) / (2 * h))[off]
     np.testing.assert_allclose(np.log(slope), margin.log_slope(far)[off], atol=1e-3)
+
+
+def test_models_that_are_drawn_have_the_scale_of_a_map_beside_an_atom():
+    """Few cells above many zeros leave loadings uncertain, but not the quantiles of the column."""
+    rng = np.random.default_rng(9)
+    z = rng.normal(size=(300, 1))
+    u = z @ [[0.7, 0.6, 0.5]] + 0.7 * rng.normal(size=(300, 3))
+    table = np.column_stack([u[:, :2], np.maximum(np.exp(u[:, 2]) - 2.2, 0.0)])
+    zeros = continuous_column(ColumnCells.of(table[:, 2]))
+    columns = Columns((standard(u[:, 0]), standard(u[:, 1]), zeros))
+    model, _ = fit_column_model(as_source(table), columns, 1)
+    drawn = [model.draw(rng) for _ in range(50)]
+    assert np.std([each.W[2, 0] for each in drawn]) > 0.02
+    expected = model.gaussian.variances()[2]
+    np.testing.assert_allclose([each.gaussian.variances()[2] for each in drawn], expected)
 
 
 # How improbable a value is ----------------------------------------------------------------------

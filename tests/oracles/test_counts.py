@@ -15,7 +15,7 @@ from eigengap.columns import Count
 from eigengap.compiled.choice import Kernels
 from eigengap.exceptions import DataError
 from eigengap.fitting.columns.counts import Sizes, learned_dispersion
-from eigengap.fitting.columns.fit import fit_columns
+from eigengap.fitting.columns.fit import fit_column_model, fit_columns
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.count import CountColumn
@@ -353,3 +353,35 @@ def test_a_noise_that_vanishes_is_found():
     assert np.median(fit.model.psi) < 0.01
     again = fit_columns(as_source(Y), columns, 1, EMOptions(tol=1e-6, max_iter=2000))
     assert again.log_likelihood == pytest.approx(fit.log_likelihood, abs=0.1)
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 2.0])
+def test_models_that_are_drawn_have_the_mean_count_of_the_fit(dispersion):
+    """Rare counts tell their mean, and hardly how much of it is due to the variance of u."""
+    rng = np.random.default_rng(8)
+    z = rng.normal(size=500)
+    X = z[:, None] + 0.6 * rng.normal(size=(500, 3))
+    counts = drawn(rng, np.exp(z + 0.6 * rng.normal(size=500) - 1.5), dispersion)
+    kinds = (PLAIN, PLAIN, PLAIN, CountColumn(dispersion))
+    model, _ = fit_column_model(as_source(np.column_stack([X, counts])), Columns(kinds), 1)
+    error = np.std(counts) / np.sqrt(len(counts)) / np.mean(counts)  # of ln of the mean
+    assert mean_count(model) == pytest.approx(np.mean(counts), rel=3 * error)
+    means = [mean_count(model.draw(rng)) for _ in range(300)]
+    assert np.mean(means) == pytest.approx(mean_count(model), rel=error)
+    # Errors of the mean alone, not those of the variance of u besides.
+    assert np.std(np.log(means)) <= 2.0 * error
+
+
+def mean_count(model):
+    return np.exp(model.gaussian.mu[-1] + model.gaussian.variances()[-1] / 2.0)
+
+
+def test_components_that_are_drawn_keep_their_mean_counts_but_for_errors_of_mu():
+    rng = np.random.default_rng(9)
+    W, mu = rng.normal(size=(2, 1)), np.array([0.3, -1.0])
+    of = LinearGaussian(W, mu, np.array([0.5, 0.4]))
+    apart = LinearGaussian(2.0 * W, mu + 0.1, np.array([0.6, 3.0]))
+    found = Columns((PLAIN, CountColumn())).with_mean_counts(of, apart)
+    means = [m.mu[1] + m.variances()[1] / 2.0 for m in (of, found)]
+    assert means[1] - means[0] == pytest.approx(0.1)
+    assert found.mu[0] == apart.mu[0]

@@ -201,3 +201,21 @@ def test_pca_without_noise_says_that_its_standard_deviations_are_too_small():
         model.impute(new, return_std=True)
     with pytest.warns(UnboundedLikelihoodWarning, match="leave out the uncertainty"):
         next(model.sample_imputations(new, 1))
+
+
+@pytest.mark.parametrize("psi", [0.01, 0.3])
+def test_a_noise_beside_a_large_known_error_is_as_uncertain_as_their_sum(psi):
+    """Rows of a mean and noise alone: the variance of a cell is a scaled inverse chi-square."""
+    d, n, known = 3, 300, np.array([0.0, 2.0, 6.0])
+    model = LinearGaussian(W=np.zeros((d, 0)), mu=np.zeros(d), psi=np.full(d, psi))
+    seen = np.ones((20, d), dtype=bool)
+    pattern = ObservationPattern(seen, np.full(d, float(n)), "diagonal", known=known)
+    predictive = Predictive.of(model, pattern)
+    nu = n - 1.0
+    assert_allclose(predictive.noise + known, (psi + known) * n / (nu - 2.0), rtol=1e-9)
+    rng = np.random.default_rng(0)
+    drawn = np.array([predictive.draw(rng).psi for _ in range(4000)])
+    deviation = np.sqrt(2.0 / nu) * (psi + known)
+    assert np.all(drawn > 0.0)
+    assert np.all(drawn.mean(axis=0) <= psi + deviation)
+    assert np.all(drawn.max(axis=0) <= psi + 6.0 * deviation)

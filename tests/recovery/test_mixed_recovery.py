@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eigengap import LowRankImputer
+from eigengap import FactorAnalysis, LowRankImputer
+from eigengap.columns import Count
 
 NUMBERS = ["a", "b", "c", "d"]
 SKEWED = ["c", "d"]
@@ -77,3 +78,48 @@ def test_a_map_is_chosen_for_skewed_numbers_and_none_for_gaussian_ones():
     assert set(plain.kinds_.values()) == {"gaussian"}
     as_numbers = LowRankImputer(columns="numeric").fit(logs)
     np.testing.assert_array_equal(plain.transform(logs), as_numbers.transform(logs))
+
+
+def with_zeros_and_counts(seed: int, n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
+    """Two predictors, three columns by them: a third of each is hidden, mostly where a is large."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, n))
+    t = 0.6 * a + 0.4 * b
+    u = t[:, None] + 0.7 * rng.normal(size=(n, 2))
+    rate = rng.gamma(0.5, 2.0, size=n) * np.exp(0.8 * t - 0.6)
+    table = pd.DataFrame(
+        {
+            "a": a,
+            "b": b + 0.5 * a,
+            "zeros": np.maximum(np.exp(0.8 * u[:, 0]) - 1.7, 0.0),
+            "skewed": np.exp(0.8 * u[:, 1]),
+            "counts": rng.poisson(rate).astype(float),
+        }
+    )
+    hidden = np.zeros(table.shape, dtype=bool)
+    hidden[:, 2:] = rng.random((n, 3)) < 0.7 / (1.0 + np.exp(1.0 - 1.2 * a))[:, None]
+    return table, hidden
+
+
+@pytest.mark.parametrize("count", ["auto", "count"])
+def test_draws_of_zero_heavy_columns_and_counts_have_their_mean_and_their_size(count):
+    kinds = "auto" if count == "auto" else {"counts": Count()}
+    drawn, truth, error = ({name: [] for name in ("zeros", "skewed", "counts")} for _ in range(3))
+    for seed in range(3):
+        table, hidden = with_zeros_and_counts(seed)
+        incomplete = table.mask(hidden)
+        model = FactorAnalysis(2, columns=kinds).fit(incomplete)
+        draws = list(model.sample_imputations(incomplete, 20, random_state=0))
+        _, high = model.intervals(incomplete, 0.99)
+        for name in drawn:
+            at = hidden[:, table.columns.get_loc(name)]
+            each = np.array([draw[name][at].mean() for draw in draws])
+            drawn[name].append(each.mean())
+            truth[name].append(table[name][at].mean())
+            error[name].append(np.hypot(each.std(), table[name][at].std() / np.sqrt(at.sum())))
+            assert max(draw[name][at].max() for draw in draws) <= 10.0 * table[name].max()
+            assert high[name][at].max() <= 10.0 * table[name].max()
+    for name in drawn:
+        allowed = 3.0 * np.sqrt(np.sum(np.square(error[name])))
+        assert abs(np.sum(drawn[name]) - np.sum(truth[name])) <= allowed
+        assert 0.7 <= np.sum(drawn[name]) / np.sum(truth[name]) <= 1.5

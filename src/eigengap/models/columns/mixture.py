@@ -186,7 +186,8 @@ class ColumnMixture:
             W = each.W * np.minimum(WIDEST / np.maximum(length, 1e-300), 1.0)[:, None]
             mu = own.mu + np.clip(each.mu - own.mu, -WIDEST, WIDEST)
             psi = np.where(self.columns.free_scale, own.psi, np.minimum(each.psi, WIDEST**2))
-            models.append(replace(each, W=W, mu=mu, psi=psi))
+            within = replace(each, W=W, mu=mu, psi=psi)
+            models.append(self.columns.with_mean_counts(own, within))
         gaussian = MixtureOfLinearGaussians(drawn.log_weights, models)
         return replace(self, gaussian=gaussian, uncertain=None)
 

@@ -213,6 +213,7 @@ class ColumnModel:
             # A free scale has a noise variance by convention, which nothing is learned of.
             psi = np.where(self.columns.free_scale, self.psi, drawn.psi)
             drawn = replace(drawn, psi=psi)
+        drawn = self.columns.with_scales(self.gaussian, drawn)
         return replace(self, gaussian=drawn, uncertain=None)
 
     def surprises(self, values: Array) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.gaussian.evidence import Evidence
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.sites import SiteRows
 
 
@@ -63,6 +64,32 @@ class Columns:
     def has_evidence(self) -> NDArray[np.bool_]:
         """(D,) whether cells may say less than their u."""
         return np.repeat([kind.has_evidence for kind in self.kinds], self.widths).astype(bool)
+
+    def with_mean_counts(self, of: LinearGaussian, drawn: LinearGaussian) -> LinearGaussian:
+        """The drawn model, with mu of counts moved to where their means are those `of` another.
+
+        A mean count is exp(mu + v / 2), v the variance of u. Counts tell it well, and how much of
+        it is due to v badly: errors of mu and of v that are drawn apart do not make up for each
+        other, and a large v, drawn once, would multiply all counts.
+        """
+        counts = np.repeat([kind.is_count for kind in self.kinds], self.widths).astype(bool)
+        if not counts.any():
+            return drawn
+        more = (drawn.variances() - of.variances()) / 2.0
+        return replace(drawn, mu=np.where(counts, drawn.mu - more, drawn.mu))
+
+    def with_scales(self, of: LinearGaussian, drawn: LinearGaussian) -> LinearGaussian:
+        """The drawn model, with the variances `of` another where shares of cells tell them.
+
+        Maps beside atoms and thresholds of levels are quantiles of u, and a mean count is
+        exp(mu + v / 2), v the variance of u: a column alone tells its scale or its mean much better
+        than errors of loadings and noise that are drawn apart would have them.
+        """
+        held = self.has_evidence & ~self.free_scale
+        if not held.any():
+            return drawn
+        scale = np.where(held, np.sqrt(of.variances() / drawn.variances()), 1.0)
+        return replace(drawn, W=drawn.W * scale[:, None], psi=drawn.psi * scale**2)
 
     def encode(self, values: Array, weight: Array | None = None) -> SiteRows:
         """What rows (c, d + e) say about u; categories by their codes, NaN where missing."""

@@ -55,13 +55,14 @@ class Information:
     """Expected information of all rows about each feature's parameters."""
 
     loadings: Array  # (d, q + 1, q + 1) about (w_j, mu_j)
-    noise: Array  # (d,) 2 psi_j^2 times that about psi_j: how many residuals it is worth
+    # (d,) 2 v^2 times that about psi_j, v with what is known: how many residuals it is worth.
+    noise: Array
 
 
 def information(model: LinearGaussian, pattern: ObservationPattern) -> Information:
     """Expected information of the rows in `pattern`, at the model's parameters."""
-    learned = model.psi
-    model = replace(model.gaussian, psi=learned + pattern.known)
+    learned = model.psi + (pattern.known if pattern.noise == "diagonal" else 0.0)
+    model = replace(model.gaussian, psi=model.psi + pattern.known)
     d, q = model.W.shape
     uncertain = np.zeros((d, q, q))  # sum of omega / v S_-j
     precision, noise, total = np.zeros(d), np.zeros(d), np.zeros(d)

@@ -5,7 +5,8 @@ tables. Three corrections, each of order (parameters / cells):
 
 - the noise variance is estimated from residuals that were made small by the fit: it is divided by
   the degrees of freedom left instead of the number of cells, and, being uncertain itself, predicts
-  like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2);
+  like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2). Where
+  cells have an error of known size besides, that of a site for instance, this is true of the sum;
 - w_j and mu_j of the cell to be predicted are uncertain with covariance V_j, the inverse of the
   information about them (`information`): E[z~^T V_j z~] is added, z~ = (z, 1);
 - so are those of the observed values from which z was inferred. The error dw~_j^T z~ in feature j
@@ -47,6 +48,7 @@ from eigengap.models.gaussian.student import StudentLinearGaussian
 # expansion is not valid, and intervals are wide anyway.
 LEAST_LEFT = 0.1
 LEAST_DEGREES = 3.0
+LEAST_DRAWN = 1e-3  # of a noise variance that is drawn, relative to that of a cell
 
 # Residuals of a column, beyond those that its parameters take, up to which its noise variance is
 # judged by those of the others too, and what they count for.
@@ -68,9 +70,10 @@ class Predictive:
 
     model: LinearGaussian
     noise: Array  # (d,) expected noise variance, larger than psi
-    degrees: Array  # (d,) of freedom of each noise variance
+    degrees: Array  # (d,) of freedom of each noise variance, `known` included
     covariances: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
     kind: Noise
+    known: Array | float = 0.0  # (d,) noise variance that cells have besides one of their column
 
     @classmethod
     def of(cls, model: LinearGaussian, pattern: ObservationPattern) -> Predictive:
@@ -84,9 +87,10 @@ class Predictive:
             certain = np.zeros((packed_size(model.q + 1), model.d))
             return cls(model, model.psi, np.full(model.d, np.inf), certain, pattern.noise)
         left = _share_left(pattern, model.q)
+        known = pattern.known if pattern.noise == "diagonal" else 0.0
         degrees = _degrees(information(model, pattern), left, pattern.noise)
-        noise = _shrunk_noise(model, pattern, model.psi / left)
-        noise = noise / (1.0 - 2.0 / degrees)
+        noise = _shrunk_noise(model, pattern, (model.psi + known) / left - known)
+        noise = (noise + known) / (1.0 - 2.0 / degrees) - known
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
         total = noise + pattern.known
         prior = _prior_precision(wider, total)
@@ -94,7 +98,7 @@ class Predictive:
         for _ in range(SHRINKAGES):
             shrunk = _shrunk(wider, covariances, total)
             covariances = _parameter_covariances(shrunk, pattern, prior)
-        return cls(model, noise, degrees, covariances, pattern.noise)
+        return cls(model, noise, degrees, covariances, pattern.noise, known)
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
@@ -167,9 +171,10 @@ class Predictive:
         root = square_roots(unpack(self.covariances.T, model.q + 1))
         error = (root @ rng.standard_normal((model.d, model.q + 1, 1)))[:, :, 0]
         psi = self.noise
-        if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
+        if self.kind != "given":  # with what is known a scaled inverse chi-square
             degrees = self.degrees[: 1 if self.kind == "isotropic" else model.d]
-            psi = self.noise * (degrees - 2.0) / rng.chisquare(degrees)
+            total = (self.noise + self.known) * (degrees - 2.0) / rng.chisquare(degrees)
+            psi = np.maximum(total - self.known, LEAST_DRAWN * total)
         return replace(model, W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
 
     @property
@@ -182,6 +187,11 @@ class Predictive:
         return bool(np.any(self.covariances) or not np.array_equal(self.noise, self.model.psi))
 
     # ---------------------------------------------------------------------------------------
+
+    @property
+    def _cell_noise(self) -> Array:
+        """(d,) noise variance of a typical cell, to which `degrees` belong."""
+        return self.noise + self.known
 
     def _has_exact_cells(self, X: NDArray[np.floating], cell_sd: Array | None) -> NDArray[np.bool_]:
         """(n,) rows with an observed cell of too little noise for products."""
@@ -202,7 +212,8 @@ class Predictive:
         z = (x[o] - self.model.mu[o]) @ K_transposed
         moments = _second_moments(z[None], pack(S)[:, None])
         from_parameters = (twice_off_diagonal(self.covariances.T) @ moments)[:, 0]
-        learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
+        typical = self._cell_noise[o]
+        learned = np.divide(typical, noise, out=np.zeros(len(noise)), where=noise > 0)
         residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
         acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
         wider = S + (K_transposed.T * acting) @ K_transposed
@@ -226,7 +237,7 @@ class Predictive:
         residual = np.where(observed, X.T - self.model.mu[:, None] - W @ part.Z, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
         noise = np.where(observed, noise, 1.0)  # which may be 0 where nothing is observed
-        of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
+        of_weights = (residual / noise * (self._cell_noise[:, None] / noise)) ** 2
         of_weights *= (2.0 / self.degrees)[:, None]
         acting = np.where(observed, from_parameters / noise / noise + of_weights, 0.0)
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
