@@ -1,4 +1,4 @@
-"""The README's table of speeds says what was measured."""
+"""The tables of speeds say what was measured."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def results():
     return json.loads(speed_table.RESULTS.read_text())
 
 
-def test_the_readme_is_what_the_results_make_of_it(results):
-    text = (speed_table.ROOT / "README.md").read_text()
-    assert speed_table.in_readme(text, results) == text
+@pytest.mark.parametrize("page", [speed_table.README, speed_table.PAGE], ids=lambda path: path.name)
+def test_a_page_is_what_the_results_make_of_it(page, results):
+    assert speed_table.updated(page, results) == page.read_text()
 
 
 def test_the_picture_has_the_ratios_of_the_results(results):
