@@ -182,6 +182,9 @@ NARROW = {
     "ordered": lambda cells, categories: pd.DataFrame(
         {"size": pd.Categorical(cells, categories, ordered=True)}
     ),
+    "arrow in pandas": lambda cells, categories: _in_pyarrow(cells, categories, False).to_pandas(
+        types_mapper=pd.ArrowDtype
+    ),
     "polars": lambda cells, categories: pl.DataFrame(
         {"size": pl.Series(cells, dtype=pl.Enum(categories))}
     ),

@@ -780,7 +780,7 @@ def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[n
         return nw.new_series("", cells, backend=series.implementation).to_native()
     if hasattr(native, "iloc"):
         dtype = native.dtype
-        if series.dtype in (nw.Categorical, nw.Enum):
+        if hasattr(dtype, "categories"):
             dtype = type(dtype)(_with_levels(dtype.categories, own, cells), ordered=dtype.ordered)
         return type(native)(cells, index=native.index, dtype=dtype)
     if library_of(native) == "pyarrow":
