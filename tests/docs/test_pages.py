@@ -1,4 +1,4 @@
-"""The guide runs as it is printed, and links between pages lead somewhere."""
+"""The guide runs as printed, links between pages lead somewhere, prose uses the field's words."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ PAGES = [
 ]
 # Pages whose prose has not been checked against HOMEMADE so far.
 NOT_YET = (
+    "CONTRIBUTING.md",
     "docs/autoencoder.md",
     "docs/bayesian.md",
     "docs/checkpoints.md",
@@ -53,6 +54,7 @@ NOT_YET = (
     "docs/structure.md",
     "docs/unfolding.md",
 )
+PROSE = [page for page in PAGES if page.relative_to(ROOT).as_posix() not in NOT_YET]
 # Words that readers do not search for, each with what the field says instead.
 HOMEMADE = {
     r"gaps?|gappy": "missing values",
@@ -66,19 +68,15 @@ HOMEMADE = {
     r"beside": "with, compared with",
     r"stands? out": "exceeds the noise level",
     r"intervals? (?:do not |does not |should )?(?:hold|holds|held)": "intervals cover",
-    r"honest(?:ly)?": "what was measured",
+    r"(?:is|are|was|were) missed by": "are predicted with an error of",
+    r"known noise": "measurement error",
+    r"Student rows": "multivariate t noise",
+    r"crawls?": "converges slowly",
 }
 # Where such a word is the right one, the phrase that holds it.
 LEGITIMATE = ("spectral gap", "duality gap")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-
-
-PROSE = [
-    page
-    for page in PAGES
-    if page.name != "CONTRIBUTING.md" and page.relative_to(ROOT).as_posix() not in NOT_YET
-]
 
 
 def _name(page: Path) -> str:
