@@ -1,4 +1,4 @@
-"""The guide runs as it is printed, and links between pages lead somewhere."""
+"""The guide runs as printed, links between pages lead somewhere, prose uses the field's words."""
 
 from __future__ import annotations
 
@@ -22,6 +22,59 @@ PAGES = [
         if not {"_build", "auto_api", "auto_gallery"} & set(page.relative_to(DOCS).parts)
     ),
 ]
+# Pages whose prose has not been checked against HOMEMADE so far.
+NOT_YET = (
+    "CONTRIBUTING.md",
+    "docs/autoencoder.md",
+    "docs/bayesian.md",
+    "docs/checkpoints.md",
+    "docs/columns.md",
+    "docs/command-line.md",
+    "docs/dask.md",
+    "docs/embedding-quality.md",
+    "docs/errata.md",
+    "docs/fields.md",
+    "docs/files.md",
+    "docs/gplvm.md",
+    "docs/ica.md",
+    "docs/isomap.md",
+    "docs/kernel-pca.md",
+    "docs/known-differences.md",
+    "docs/laplacian.md",
+    "docs/matrices.md",
+    "docs/mds.md",
+    "docs/mixtures.md",
+    "docs/model-files.md",
+    "docs/noise.md",
+    "docs/notation.md",
+    "docs/numerics.md",
+    "docs/project/speed.md",
+    "docs/scaling.md",
+    "docs/streaming.md",
+    "docs/structure.md",
+    "docs/unfolding.md",
+)
+PROSE = [page for page in PAGES if page.relative_to(ROOT).as_posix() not in NOT_YET]
+# Words that readers do not search for, each with what the field says instead.
+HOMEMADE = {
+    r"gaps?|gappy": "missing values",
+    r"holes?": "missing regions",
+    r"unseen|seen (?:cell|value|entr|residual|call|part|set)\w*": "missing, observed",
+    r"(?:hidden|held-out) cells?|cells? (?:is|are|was|were) hidden": "held-out values",
+    r"fill(?:s|ed|ing)?": "impute, imputation",
+    r"told|foretold|foretells?": "reported, predicted",
+    r"pictures?": "images",
+    r"(?:odd|wild) (?:rows?|cells?|entr(?:y|ies))": "outliers, impulse noise",
+    r"beside": "with, compared with",
+    r"stands? out": "exceeds the noise level",
+    r"intervals? (?:do not |does not |should )?(?:hold|holds|held)": "intervals cover",
+    r"(?:is|are|was|were) missed by": "are predicted with an error of",
+    r"known noise": "measurement error",
+    r"Student rows": "multivariate t noise",
+    r"crawls?": "converges slowly",
+}
+# Where such a word is the right one, the phrase that holds it.
+LEGITIMATE = ("spectral gap", "duality gap")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -80,3 +133,26 @@ def test_relative_links_lead_to_files_and_headings(page) -> None:
         assert target.exists(), f"{_name(page)} points to {link}, which is not there"
         if anchor:
             assert anchor in _anchors(target), f"{_name(page)}: {path} has no heading for #{anchor}"
+
+
+def _prose(page: Path) -> str:
+    """A page without code, formulas and the targets of its links, line by line as it is."""
+    blocks = r"^```.*?^```$|^\$\$\n.*?^\$\$$|(?<=\n\n)(?: {4}[^\n]*\n)+"
+    spans = r"``.+?``|`[^`]+`|\$[^$\n]+\$|(?<=\])\([^)\s]+\)|<!--.*?-->"
+    text = page.read_text(encoding="utf-8")
+    for code, flags in ((blocks, re.DOTALL | re.MULTILINE), (spans, re.DOTALL)):
+        text = re.sub(code, lambda found: "\n" * found[0].count("\n"), text, flags=flags)
+    return text
+
+
+@pytest.mark.parametrize("page", PROSE, ids=_name)
+def test_prose_uses_the_words_that_the_field_searches_for(page) -> None:
+    prose = _prose(page)
+    for phrase in LEGITIMATE:
+        prose = re.sub(rf"\b{phrase}s?\b", "", prose, flags=re.IGNORECASE)
+    found = [
+        f"{_name(page)}:{prose.count(chr(10), 0, word.start()) + 1}: {word[0]!r}; say {instead}"
+        for homemade, instead in HOMEMADE.items()
+        for word in re.finditer(rf"\b(?:{homemade})\b", prose, re.IGNORECASE)
+    ]
+    assert found == [], "\n".join(found)
