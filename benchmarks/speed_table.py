@@ -134,7 +134,7 @@ CHOSEN = (
         "1000 x 20, q 5, 20% missing",
         "fit and fill",
         "bpca",
-        "Bayesian PCA, 1 000 × 20, 20 % missing, no larger error of hidden cells",
+        "Bayesian PCA, 1 000 × 20, 20 % missing, no larger error of held-out values",
         "Bayesian PCA, 1 000 × 20",
         "Bayesian PCA, 1 000 × 20, 20 % missing",
     ),
