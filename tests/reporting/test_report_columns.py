@@ -168,3 +168,17 @@ def test_an_imputer_of_any_table_has_a_report(table: pd.DataFrame, tmp_path: Pat
     text = Parsed(path.read_text(encoding="utf-8")).text
     assert "LowRankImputer chose" in text
     assert "held-out levels" in text
+
+
+def test_a_model_stopped_early_on_purpose_is_no_failure(tmp_path: Path) -> None:
+    """Bayesian factor analysis, which `LowRankImputer` chooses for small tables."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(80, 6))
+    with silence():
+        imputer = eg.LowRankImputer(eg.BayesianPCA(2, max_iter=3)).fit(X)
+        assert Subject.of(imputer).converged is False  # as asked, and not enough
+        imputer.set_params(estimator="auto")
+        assert Subject.of(imputer).converged is None
+        found = Parsed(report(imputer, X, tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "did not converge" not in found.text
+    assert "NOT converge" not in found.text

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import eigengap
+from eigengap.estimators.shared.display import has_stopped_early
 from eigengap.fitting.columns.kinds import Kind, Ordinal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
@@ -89,7 +90,8 @@ class Subject:
     def converged(self) -> bool | None:
         """None where there is nothing to converge, or the fit was stopped early on purpose."""
         found = getattr(self.bare, "converged_", None)
-        return None if type(self.bare).__name__ != self.kind else found
+        early = any(map(has_stopped_early, (self.given, self.bare)))
+        return None if early and not found else found
 
     @property
     def n_features(self) -> int:
