@@ -387,6 +387,20 @@ def test_units_however_extreme_change_nothing_but_the_values(family, scale):
     )
 
 
+@pytest.mark.parametrize("how", [{"lower": 0.0}, {"family": "log"}, {}], ids=str)
+@pytest.mark.parametrize("offset", [1e9, 1e12, 1e15])
+def test_a_logarithm_far_from_zero_loses_no_digits(offset, how):
+    """Timestamps as positive numbers: steps of their logarithm are below rounding."""
+    x = offset + np.round(80 * np.random.default_rng(0).normal(size=200)) / 8
+    column = continuous_column(ColumnCells.of(x), **how)
+    u = column.encode(x).exact[:, 0]
+    assert len(np.unique(u)) == len(np.unique(x))
+    share, at = np.array([0.1, 0.5, 0.9]), (np.zeros((3, 1)), np.ones((3, 1, 1)))
+    expected = offset + np.mean(x - offset) + np.std(x - offset) * norm.ppf(share)
+    allowed = 0.3 * np.std(x - offset)  # a sample, with knots or without
+    np.testing.assert_allclose(column.quantile(share, *at), expected, rtol=0, atol=allowed)
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_one_value_between_atoms_is_not_far_from_them(unit):
     x = unit * np.repeat([0.0, 1.5, 4.0], [30, 40, 30])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from math import inf, nan
+from math import nan
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,14 +48,21 @@ from eigengap.exceptions import (
     UnreadableError,
 )
 from eigengap.fitting.columns.details import Limited, without_limits
-from eigengap.fitting.columns.kinds import LARGEST
+from eigengap.fitting.columns.kinds import LARGEST, floor_of
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.columns.table import Columns
 from eigengap.runtime.warnings import without
 from eigengap.selection.coded_table import CodedTable
 from eigengap.selection.columns import ColumnSearch
-from eigengap.selection.gaussian_or_mapped import BAYESIAN, MODEL, Behind, are_plain, compare
+from eigengap.selection.gaussian_or_mapped import (
+    BAYESIAN,
+    MODEL,
+    Behind,
+    are_plain,
+    choice_alone,
+    compare,
+)
 from eigengap.selection.imputation import (
     Candidates,
     HeldOut,
@@ -125,8 +132,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Bounds of imputed values; "data" is the range observed in `fit`. None for low or high is
         no bound. Imputed values and ends of intervals are clipped, which cannot take them farther
         from a truth within the bounds; random draws are reflected, which does not pile them up.
-        With the default, numbers none of which was negative in `fit` stay at 0 or above (whole
-        ones from 1 on at 1), unless columns="numeric".
+        By default a column without a negative value in `fit` gets none (and none below 1 if it
+        holds whole numbers from 1 on), unless columns="numeric".
     add_indicator : bool, default=False
         Whether `transform` appends a 0/1 column for each column that had missing values in `fit`.
     tol : float, default=1e-2
@@ -281,7 +288,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         whole = self._whole(X, source.names, values, is_number)
         bounds = self._bounds(X, source.names, values, is_number)
         if self.bounds is None and self.columns != "numeric":
-            bounds[0] = np.maximum(bounds[0], _floors(values))
+            floors = floor_of(np.nanmin(values, axis=0), _are_whole(values))
+            bounds[0] = np.maximum(bounds[0], floors)
         _require_whole_numbers(whole, bounds, source.names)
         choice, best, std_factors = self._chosen(values, weight, source.names)
         # A model of our own is stopped early on purpose; codes are looked for above.
@@ -387,10 +395,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         choice, std_factors = search.chosen(best), held_out.std_factors(best.fits)
         learned = self._maps(values, weight)
         if learned is not None and values.shape[1] == 1:
-            chosen = Trial(MODEL, 0, inf)
-            summary = f"{chosen}: one column alone, by the distribution of its values"
-            choice = ImputationChoice((), chosen, 1.0, 0, summary)
-            return choice, self._behind_columns(MODEL, 0, "auto"), certain
+            return choice_alone(), self._behind_columns(MODEL, 0, "auto"), certain
         if learned is None or not np.isfinite(best.trial.error):
             return choice, best.estimator, std_factors
         options = EMOptions(**self._steps)
@@ -461,7 +466,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             found = resolve_columns(named, names, d)
             _require_numbers("integers", found, is_number, names)
             return np.isin(np.arange(d), found)
-        whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
+        whole = _are_whole(values)
         by_type = whole_columns(X)
         return is_number & (whole if by_type is None else whole | by_type)
 
@@ -710,11 +715,9 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))
 
 
-def _floors(values: Array) -> Array:
-    """(d,) least imputed values of columns of numbers: the rule of columns behind maps."""
-    least = np.nanmin(values, axis=0)
-    is_whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
-    return np.where(least < 0.0, -np.inf, np.minimum(least, is_whole))
+def _are_whole(values: Array) -> NDArray[np.bool_]:
+    """(d,) whether all observed values of a column are whole numbers."""
+    return np.asarray(np.all(np.isnan(values) | (values == np.round(values)), axis=0))
 
 
 def _dense(source: Source) -> Array:

@@ -123,6 +123,13 @@ class Contest:
         return replace(choice, trials=trials, chosen=self.trial, losses=losses, summary=words)
 
 
+def choice_alone() -> ImputationChoice:
+    """For a table of one column, which no other can predict."""
+    chosen = Trial(MODEL, 0, inf)
+    summary = f"{chosen}: one column alone, by the distribution of its values"
+    return ImputationChoice((), chosen, 1.0, 0, summary)
+
+
 def _in_percent(gain: float) -> str:
     return f"{100.0 * abs(gain):.0f} % {'less' if gain >= 0.0 else 'more'}"
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.fitting.columns.censored import censored_column
-from eigengap.fitting.columns.learn import continuous_column
+from eigengap.fitting.columns.learn import CLOSE, continuous_column
 from eigengap.fitting.columns.survey import ColumnCells, Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
@@ -37,7 +37,6 @@ from eigengap.wording import words
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
-CLOSE = 1e-9  # spread over distance from bounds, below which values lose digits between them
 LARGEST = 1e150  # of a number: sums of squares stay below 1e308
 REPEATED = 3  # cells for each of the few numbers, on average, that make them levels
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
@@ -144,13 +143,21 @@ def _levels(cells: ColumnCells) -> tuple[Array, Array]:
 
 
 def _not_negative(column: ContinuousColumn, cells: ColumnCells) -> ContinuousColumn:
-    """Nothing is imputed below 0, or 0 among whole numbers from 1 on, if nothing observed is.
+    """With the floor of its values, `floor_of`.
 
     Of n values that could as well have come in another order the next one is the first below with
     a probability of at most 1 / (n + 1): intervals lose no more coverage than that.
     """
-    least = cells.facts.least
-    return column if least < 0.0 else replace(column, floor=min(least, column.step))
+    floor = float(floor_of(np.asarray(cells.facts.least), np.asarray(column.step == 1.0)))
+    return replace(column, floor=floor)
+
+
+def floor_of(least: Array, is_whole: NDArray[np.bool_]) -> Array:
+    """The least imputed value of columns whose least observed ones are these.
+
+    It is 0 if none is negative, 1 if they are whole numbers from 1 on, and else -inf.
+    """
+    return np.where(least < 0.0, -inf, np.minimum(least, is_whole))
 
 
 @dataclass(frozen=True)
@@ -510,9 +517,10 @@ def _require_spread(source: Source, limits: Array, j: int) -> None:
     if has_both and np.nanmax(lower) > np.nanmin(upper):
         return
     raise DataError(
-        f"column {label_of(source.names, j)} has no exact value, and its limits do not tell how "
-        "far its values spread: some cells need both limits, and some two of them intervals that "
-        'lie apart. Give exact values, or leave the column out by columns={...: "ignored"}',
+        f"column {label_of(source.names, j)} has no exact value, and its limits do not "
+        "determine the spread of its values: some cells need both limits, and some two of them "
+        "intervals that lie apart. Give exact values, or leave the column out by "
+        'columns={...: "ignored"}',
         column=j,
         name=None if source.names is None else source.names[j],
     )
@@ -541,12 +549,12 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
             value=float(first.fault.what),
         )
     if isinstance(kind, Bounded):
-        gap = min(facts.least - kind.lower, kind.upper - facts.largest)
-        if 0.0 < facts.largest - facts.least < CLOSE * gap:
+        distance = min(facts.least - kind.lower, kind.upper - facts.largest)
+        if 0.0 < facts.largest - facts.least < CLOSE * distance:
             raise DataError(
                 f"column {label} cannot be bounded by {kind.lower:g} and {kind.upper:g}: its "
-                f"values, {facts.least:g} to {facts.largest:g}, are alike compared with their "
-                "distance from both. Make it Continuous(), or give its own bounds",
+                f"values, {facts.least:g} to {facts.largest:g}, differ by less than {CLOSE:g} of "
+                "their distance from both. Make it Continuous(), or give bounds nearer to them",
                 column=j,
                 name=name,
             )

@@ -26,6 +26,7 @@ POWERS = (0.0, 2.0)  # of Yeo and Johnson's family, a logarithm at both ends: be
 # Anderson and Darling's statistic beyond which normal scores are corrected by ranks: its level is
 # 1 % (Stephens 1974, mean and variance estimated).
 REJECTED = 1.035
+CLOSE = 1e-9  # spread of values relative to their distance from the end of a range
 FEWEST_RANKS = 100  # values from which a correction by ranks is worth its noise
 # Values that choose the family and its power, which is then known to 0.02 or so. Quantiles are
 # those of all values.
@@ -173,7 +174,7 @@ def _of_atoms(
 ) -> ContinuousColumn:
     """Two atoms alone, or one value besides them, which lies amidst their thresholds.
 
-    At the threshold of the nearer atom a value is that of the atom.
+    The unit is such that the map meets the value of the nearer atom at its threshold.
     """
     if not len(inner):
         cut = float(ndtri(low))
@@ -208,7 +209,9 @@ def candidates(
 ) -> list[tuple[Family, int]]:
     """Families that come into question, and how many parameters each has of its own."""
     least = float(np.min(values)) if least is None else least
-    positive = Log(lower if lower > -inf else 0.0)
+    positive: Family = Log(lower if lower > -inf else 0.0)
+    if 0.0 < np.ptp(values) < CLOSE * (least - positive.range[0]):
+        positive = Identity()  # a logarithm is a straight line there, and would lose digits
     if asked == "log":
         return [(positive, 1)]
     if asked == "logit" or (asked == "auto" and lower > -inf and upper < inf):
