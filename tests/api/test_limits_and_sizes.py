@@ -143,9 +143,11 @@ def test_limits_of_columns_that_have_none_are_refused_by_row_and_column(kind, ot
         lambda: eg.FactorAnalysis(1, columns=kinds).fit(table, lower=limits),
         lambda: eg.FactorAnalysis(1, columns=kinds).fit(table).impute(with_limits(table, limits)),
     ):
-        with pytest.raises(DataError, match='row 4 has a limit in column "zinc", which is') as told:
+        with pytest.raises(
+            DataError, match='row 4 has a limit in column "zinc", which is'
+        ) as caught:
             call()
-        assert (told.value.row, told.value.column, told.value.name) == (4, 1, "zinc")
+        assert (caught.value.row, caught.value.column, caught.value.name) == (4, 1, "zinc")
 
 
 def test_numbers_with_limits_are_censored_unless_they_are_asked_for():
@@ -211,9 +213,9 @@ def test_limits_that_leave_no_value_are_refused(transform, tmp_path):
         lower, upper = none.copy(), none.copy()
         lower[2, 0], upper[2, 0] = low, high
         for answer in (model.impute, model.intervals, model.score_samples):
-            with pytest.raises(DataError, match='row 2, column "lead", leaves no value') as told:
+            with pytest.raises(DataError, match='row 2, column "lead", leaves no value') as caught:
                 answer(with_limits(new, lower, upper))
-            assert (told.value.row, told.value.name) == (2, "lead")
+            assert (caught.value.row, caught.value.name) == (2, "lead")
     path = tmp_path / "new.csv"
     new.astype(object).assign(lead=[1.0, 2.0, "<0", 3.0]).to_csv(path, index=False)
     text = table.assign(lead=table["lead"].astype(str).mask(table["lead"] < 0.5, "<0.5"))
@@ -276,9 +278,9 @@ def test_limits_too_large_to_be_squared_are_refused(limit):
         lambda: eg.FactorAnalysis(1, columns="auto").fit(table, lower=lower),
         lambda: model.score_samples(with_limits(table, lower)),
     ):
-        with pytest.raises(DataError, match='row 7, column "lead", is too large') as told:
+        with pytest.raises(DataError, match='row 7, column "lead", is too large') as caught:
             call()
-        assert (told.value.row, told.value.name, told.value.value) == (7, "lead", limit)
+        assert (caught.value.row, caught.value.name, caught.value.value) == (7, "lead", limit)
 
 
 @pytest.mark.parametrize("held", [np.nan, 1.0])
@@ -322,6 +324,6 @@ def test_limits_go_with_columns_of_kinds():
         lambda: model.impute(limited),
         lambda: model.score_samples(limited),
     ):
-        with pytest.raises(ValueError, match=r'limits go with columns.*columns="auto"') as told:
+        with pytest.raises(ValueError, match=r'limits go with columns.*columns="auto"') as caught:
             call()
-        assert len(str(told.value)) < 200
+        assert len(str(caught.value)) < 200

@@ -217,7 +217,7 @@ class BayesianProblem(Problem[VariationalPosterior]):
     ) -> Run[VariationalPosterior]:
         """Updates until they rest and no component is switched off, after those of `before`.
 
-        A fit that is out of steps switches off those that are irrelevant all the same.
+        A fit that has used up its steps still removes the components that are irrelevant.
         """
         trace = Trace() if before is None else before
         while True:

@@ -21,8 +21,8 @@ from eigengap.models.columns.column import BISECTIONS, TINY, Cells, Column, miss
 from eigengap.models.columns.maps import Margin
 from eigengap.models.gaussian.evidence import truncated
 
-# At the open end of a range, 0 of a logarithm for instance, the map is infinite. Values there, and
-# those as near to the end, are as far out as one of 1e9 values of a Gaussian.
+# The map is infinite at the open end of a range, 0 of a logarithm for instance. Values there, or
+# very near, count as so many standard deviations out: one of 1e9 values of a Gaussian is.
 FARTHEST = 6.0
 FARTHEST_ROOT = 38.0  # standard deviations, beyond which the density is 0
 
