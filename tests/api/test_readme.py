@@ -19,7 +19,10 @@ def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, m
     shown: dict[str, np.ndarray] = {}
     exec(any_table, shown)
     said, printed = any_table.splitlines()[-1].removeprefix("# "), capsys.readouterr().out.strip()
-    assert printed == said  # no diagnosis has a probability between 0.44 and 0.56
+    share, rest = said.split("%")
+    assert printed.endswith(rest)
+    # Fits that stop early end at other places with other kernels: one of 70 diagnoses may differ.
+    assert abs(int(share) - int(printed.split("%")[0])) <= 2
     exec(code, shown)
     X = shown["X"]
     gone = np.isnan(X)
