@@ -1,6 +1,7 @@
 """Columns of every kind, against factor analysis, tobit regression, simulation, 2 x 2 tables."""
 
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.stats import multivariate_normal, nbinom, norm, poisson
 
 import eigengap as eg
 from eigengap.fitting.columns.bayesian import fit_bayesian_columns
-from eigengap.fitting.columns.fit import fit_column_model, fit_columns
+from eigengap.fitting.columns.fit import SiteProblem, fit_column_model, fit_columns
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.fitting.columns.survey import ColumnCells
 from eigengap.fitting.gaussian.noise import Specification
@@ -95,6 +96,37 @@ def test_a_question_that_no_cell_is_asked_is_as_its_prior(fit_of, noise):
     W = fit.model.W.reshape(4, 4)  # of four questions by column
     np.testing.assert_allclose(W[:, 3], 0.0, atol=1e-6)
     assert np.all(np.abs(W[:, :2]) > 0.5)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_em_rests_where_the_gradient_of_the_posterior_is_zero(noise):
+    """The prior of columns without a scale is that of what the larger model is folded back to.
+
+    An expansion that leaves the prior out turns W at the maximum, step by step, for ever.
+    """
+    rng = np.random.default_rng(2)
+    U = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 7)) + 0.8 * rng.normal(size=(120, 7))
+    X = np.where(np.arange(7) % 2, np.digitize(U, [0.4]), U)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    kinds = (
+        OrdinalColumn.of_shares(shares(x)) if j % 2 else standard(x) for j, x in enumerate(X.T)
+    )
+    problem = replace(
+        SiteProblem.of_columns(as_source(X), Columns(tuple(kinds)), 2, Specification(noise)),
+        settled=1e-10,
+    )
+    theta = problem.pack(problem.starts().first)
+
+    def descent(theta):
+        mapped = problem.apply(theta)
+        return -mapped.objective, -mapped.slope().gradient * problem.units.cells
+
+    found = minimize(descent, theta, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    found = minimize(descent, found.x, jac=True, method="BFGS", options={"gtol": 1e-7})
+    steep = np.max(np.abs(found.jac))
+    moved = problem.apply(found.x).image - found.x
+    # A step is the gradient times less than the inverse of the information, which exceeds 1.
+    assert np.max(np.abs(moved)) < 1e-8 + steep
 
 
 def test_a_censored_column_is_tobit_regression():

@@ -43,7 +43,7 @@ from eigengap.models.gaussian.bayesian import Gammas
 from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Expected
-from eigengap.statistics.expected.sites import FreeScale, expected_of_sites
+from eigengap.statistics.expected.sites import expected_of_sites
 from eigengap.statistics.expected.variational import (
     KNOWN,
     Prior,
@@ -118,7 +118,7 @@ class SiteBayesianProblem(BayesianProblem):
                 prior,
                 noise_shape=prior.noise_shape + rows,
                 noise_rate=np.maximum(prior.noise_rate, rate) + rows,
-                free=FreeScale(free, has_sites) if has_sites.any() else None,
+                free=replace(sites.free, also=has_sites) if has_sites.any() else None,
             ),
             sites=replace(sites, q=q),
         )

@@ -46,7 +46,7 @@ from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
 ROUGH_STEPS, ROUGH = 30, 0.01  # most steps with unsettled sites, and the step that ends them
-LOOSEST = 1e-4  # to which sites settle where a fit is wanted with a larger tolerance
+LOOSEST, FINEST = 1e-4, 1e-8  # to which sites settle, however large or small the tolerance
 # Of a column, relative to the variance of its u: 3 % of a standard deviation. Columns that follow
 # from others are met as closely; in small tables a smaller one is an overfit, and sites at it
 # settle slowly.
@@ -186,6 +186,11 @@ class _LatentCounts(Additive):
         return found
 
 
+def settled_for(tol: float) -> float:
+    """To which sites settle in a fit with this tolerance: steps below it would be theirs."""
+    return min(max(tol, FINEST), LOOSEST)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SiteProblem(GaussianProblem):
     """Cells that give evidence about u."""
@@ -230,7 +235,7 @@ class SiteProblem(GaussianProblem):
         passes = min(options.max_iter, MOST_PASSES)
         most = min(ROUGH_STEPS, options.max_iter // 2)
         near = self.rough(start, most, max(ROUGH, options.tol), passes)
-        careful = replace(self, settled=min(max(options.tol, SETTLED), LOOSEST))
+        careful = replace(self, settled=settled_for(options.tol))
         return super(SiteProblem, careful).run(near, options)
 
     def rough(self, start: Parameters, most: int, tol: float, passes: int) -> Parameters:
@@ -267,7 +272,7 @@ class SiteProblem(GaussianProblem):
 
     @property
     def free(self) -> FreeScale:
-        return FreeScale(self.columns.free_scale)
+        return FreeScale(self.columns.free_scale, origin=self.columns.origin)
 
     def pack(self, parameters: Parameters) -> Array:
         psi = self.free.learned(parameters.psi, self.constraints)

@@ -30,7 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.columns.classes import shared_columns
-from eigengap.fitting.columns.fit import LEAST_PSI, LOOSEST, LogSlopes, SitePrecisions, SiteProblem
+from eigengap.fitting.columns.fit import (
+    LEAST_PSI,
+    LogSlopes,
+    SitePrecisions,
+    SiteProblem,
+    settled_for,
+)
 from eigengap.fitting.gaussian.problem import EMOptions, Noise, Run, n_patterns
 from eigengap.fitting.mixture.fit import (
     DEFAULT,
@@ -51,7 +57,6 @@ from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.mixture import responsibilities
 from eigengap.models.gaussian.predictive import MixturePredictive
-from eigengap.models.gaussian.sites import SETTLED
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.expected.gaussian import Constraints, Expected, Parameters
 from eigengap.statistics.expected.mixture import MixtureExpected, MixtureParameters
@@ -180,7 +185,7 @@ class SiteMixtureProblem(MixtureProblem):
             floor=np.empty(0),
             began=perf_counter(),
             sites=sites,
-            prior=FreeScale(sites.free.at, sites.columns.has_evidence if K > 1 else None),
+            prior=replace(sites.free, also=sites.columns.has_evidence if K > 1 else None),
         )
         return problem._with_floor(sites.units.floor(noise))
 
@@ -192,8 +197,7 @@ class SiteMixtureProblem(MixtureProblem):
 
     def run(self, start: MixtureParameters, options: EMOptions) -> Run[MixtureParameters]:
         """EM from a start, whose columns without a scale get their noise variance of 1."""
-        settled = min(max(options.tol, SETTLED), LOOSEST)
-        careful = replace(self, sites=replace(self.sites, settled=settled))
+        careful = replace(self, sites=replace(self.sites, settled=settled_for(options.tol)))
         components = tuple(map(self.prior.unscaled, start.components))
         start = replace(start, components=components)
         return super(SiteMixtureProblem, careful).run(start, options)

@@ -186,7 +186,7 @@ def in_other_latents(expected: Expected, mean: Array, root: Array) -> Expected:
     )
 
 
-def in_other_units(expected: Expected, a: Array, b: Array) -> Expected:
+def in_other_units(expected: Expected, a: Array, b: Array | float) -> Expected:
     """The statistics of a r + b, column by column: a, b (d,)."""
     # The last row of each triangle is sum w m E[(z, 1)], and the last of B is sum w m r.
     ones = expected.A[-(expected.q + 1) :]
@@ -337,15 +337,38 @@ def noise_variances(residual: Array, cells: float, observed: Array, how: Constra
     return np.asarray(np.maximum(residual / observed, how.floor))
 
 
-def expand(expected: Expected, W: Array, delta: Array, how: Constraints) -> tuple[Array, Array]:
+def expand(
+    expected: Expected,
+    W: Array,
+    delta: Array,
+    how: Constraints,
+    precision: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
     """Parameter-expanded EM (Liu, Rubin and Wu 1998): free the mean and covariance of z, fold back.
 
     The larger model z ~ N(zbar, V) has the same observed-data likelihood after mu += W zbar and
     W <- W chol(V); fitting it corrects, in one step, what plain EM corrects over many.
+
+    `precision` are those of Gaussian priors of each w_j and mu_j, (d,) both, with which the larger
+    model has a prior too: that of what it is folded back to. n rows whose z have mean m and
+    covariance V^ then ask for
+
+        (n I + W^T D W) zbar = n m - W^T D mu          D, L: diagonal, of mu_j and of w_j
+        n V + V (W^T L W) V = n (V^ + (m - zbar)(m - zbar)^T)
+
+    one after the other (Meng and Rubin 1993). At a maximum of the posterior zbar = 0 and V = I.
     """
     mean, V = expected.latent_moments()
-    if how.fit_mean:
-        delta = delta + W @ mean
-    else:
-        V = V + np.outer(mean, mean)
-    return W @ np.linalg.cholesky(V), delta
+    if not how.fit_mean:
+        return W @ np.linalg.cholesky(V + np.outer(mean, mean)), delta
+    if precision is None:
+        return W @ np.linalg.cholesky(V), delta + W @ mean
+    n, (of_W, of_mean) = expected.sum_w, precision
+    pulled = W.T * of_mean
+    zbar = np.linalg.solve(n * np.eye(len(mean)) + pulled @ W, n * mean - pulled @ delta)
+    root = np.linalg.cholesky(V + np.outer(mean - zbar, mean - zbar))
+    # V = root X root^T, where X has the eigenvectors of root^T W^T L W root, and n x + x^2 nu = n.
+    nu, vectors = np.linalg.eigh(root.T @ (W.T * of_W) @ W @ root)
+    x = 2.0 / (1.0 + np.sqrt(1.0 + 4.0 * np.maximum(nu, 0.0) / n))
+    half = root @ vectors
+    return W @ np.linalg.cholesky((half * x) @ half.T), delta + W @ zbar

@@ -27,9 +27,11 @@ from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
     Parameters,
+    expand,
     expected_products,
     gradient,
-    maximise_together,
+    in_other_units,
+    regress,
 )
 from eigengap.statistics.expected.mixture import MixtureExpected
 
@@ -190,8 +192,9 @@ class FreeScale:
     """Columns whose scale the data leave open, and the prior of their parameters.
 
     Their noise variance stays 1. Levels that the latent variables separate would have infinite
-    loadings; a prior, w ~ N(0, `loading_sd`^2) and mu ~ N(0, `mean_sd`^2) in units of the noise,
-    bounds them. It weighs as much as 1 / `loading_sd`^2 of a row with z = 1 and a known u.
+    loadings; a prior, w ~ N(0, `loading_sd`^2) and mu ~ N(o, `mean_sd`^2) in units of the noise,
+    bounds them, where o is the threshold about which the scale is free. It weighs as much as
+    1 / `loading_sd`^2 of a row with z = 1 and a known u.
 
     A component of a mixture may hold rows of one level of an ordinal column, or of its outer levels
     alone, which leaves mean and noise of that column open too. Columns `also` have the same prior
@@ -200,6 +203,7 @@ class FreeScale:
 
     at: NDArray[np.bool_]  # (d,)
     also: NDArray[np.bool_] | None = None  # (d,)
+    origin: Array | float = 0.0  # (d,) o; 0 for columns whose scale is known
     loading_sd: float = 3.0
     mean_sd: float = 5.0
 
@@ -210,11 +214,17 @@ class FreeScale:
 
     def precision(self, q: int) -> Array:
         """(q + 1, d) of each (w_j, mu_j)."""
-        own = np.array([self.loading_sd] * q + [self.mean_sd])[:, None] ** -2.0
-        return np.where(self.at | self.others, own, 0.0)
+        of_W, of_mean = self.precisions
+        return np.vstack([*[of_W] * q, of_mean])
+
+    @property
+    def precisions(self) -> tuple[Array, Array]:
+        """(d,) of all entries of w_j, and (d,) of mu_j."""
+        prior = self.at | self.others
+        return prior * self.loading_sd**-2.0, prior * self.mean_sd**-2.0
 
     def log_prior(self, parameters: Parameters) -> float:
-        both = np.column_stack([parameters.W, parameters.delta]).T
+        both = np.column_stack([parameters.W, parameters.delta - self.origin]).T
         psi = parameters.psi[self.others]
         of_both = float(np.sum(self.precision(parameters.q) * both**2))
         return -0.5 * (of_both + float(np.sum(np.log(psi) + 1.0 / psi)))
@@ -225,7 +235,7 @@ class FreeScale:
         return replace(
             parameters,
             W=parameters.W * unit[:, None],
-            delta=parameters.delta * unit,
+            delta=self.origin + (parameters.delta - self.origin) * unit,
             psi=parameters.psi * unit**2,
         )
 
@@ -243,47 +253,56 @@ class FreeScale:
 
         Loadings, mean and noise of a column without a scale are rescaled together, which leaves the
         likelihood as it is: the M-step of the larger model with a free scale, folded back
-        (parameter-expanded EM). Near a prior it may lower the objective a little. "isotropic" noise
-        is that of all columns whose noise is learned.
+        (parameter-expanded EM). The prior is one of what it is folded back to. "isotropic" noise is
+        that of all columns whose noise is learned.
         """
-        floor = np.full(len(self.at), TINY)  # that of `how` comes last
-        by_column = [replace(h, noise="diagonal", fixed_noise=None, floor=floor) for h in how]
-        sums = []
-        for e, c in zip(expected, current, strict=True):
-            A = e.A.copy()
-            A[packed_diagonal(e.q + 1)] += self.precision(e.q) * c.psi
-            sums.append(replace(e, A=A))
-        updated = maximise_together(sums, current, by_column)
-        own = updated[0].psi
+        # (A + prior psi) w = B. A column without a scale has psi = 1, and its prior is that of w
+        # in units of the noise that is found: the same w.
+        fits = [
+            regress(self._with_prior(e, c), c, h)
+            for e, c, h in zip(expected, current, how, strict=True)
+        ]
+        count = np.sum([e.observed() for e in expected], axis=0)
+        left = np.sum([residual for _, _, residual in fits], axis=0)
+        own = np.where(count > 0, np.maximum(left / np.where(count > 0, count, 1.0), TINY), 1.0)
         # Sites that have not settled may leave no residual at all: no step goes farther than twice.
         unit = np.clip(np.sqrt(current[0].psi / own), 1.0 / LARGEST_STEP, LARGEST_STEP)
         unit = np.where(self.at, unit, 1.0)
-        psi = np.where(
-            self.at, current[0].psi, self._noise(own, expected, current, updated, how[0])
+        shrunk = left - sum(
+            c.psi * np.sum(self.precision(c.q) * np.column_stack([W, delta]).T ** 2, axis=0)
+            for c, (W, delta, _) in zip(current, fits, strict=True)
         )
-        return [replace(u, W=u.W * unit[:, None], delta=u.delta * unit, psi=psi) for u in updated]
+        psi = np.where(
+            self.at, current[0].psi, self._noise(own, shrunk, count, len(expected), how[0])
+        )
+        updated = []
+        for e, h, (W, delta, _) in zip(expected, how, fits, strict=True):
+            W, delta = expand(e, W * unit[:, None], delta * unit, h, self.precisions)
+            updated.append(Parameters(W=W, delta=delta + self.origin, psi=psi))
+        return updated
+
+    def _with_prior(self, expected: Expected, current: Parameters) -> Expected:
+        """The statistics about `origin`, with the prior as if it were data."""
+        centred = in_other_units(expected, np.ones(len(self.at)), -self.origin)
+        A = expected.A.copy()
+        A[packed_diagonal(expected.q + 1)] += self.precision(expected.q) * current.psi
+        return replace(centred, A=A)
 
     def _noise(
         self,
         psi: Array,  # (d,) residuals by the number of cells
-        expected: Sequence[Expected],
-        current: Sequence[Parameters],
-        updated: Sequence[Parameters],
+        shrunk: Array,  # (d,) sums of squared residuals
+        count: Array,  # (d,) of cells
+        models: int,
         how: Constraints,
     ) -> Array:
         """(d,) noise variances: given, with their prior, pooled where there is one for all."""
         if how.fixed_noise is not None:
             return np.maximum(how.fixed_noise, how.floor)
-        others, count = self.others, np.sum([e.observed() for e in expected], axis=0)
-        if others.any():
-            # (A + prior) w = B, so that squares - w^T B exceeds the residual by w^T prior w.
-            excess = sum(
-                c.psi * np.sum(self.precision(c.q) * np.column_stack([u.W, u.delta]).T ** 2, axis=0)
-                for c, u in zip(current, updated, strict=True)
-            )
-            more = float(len(expected))  # each model brings a row of its own
-            with_prior = (np.maximum(psi * count - excess, 0.0) + more) / (count + more)
-            psi, count = np.where(others, with_prior, psi), count + more * others
+        if self.others.any():
+            more = float(models)  # each brings a row of its own
+            with_prior = (np.maximum(shrunk, 0.0) + more) / (count + more)
+            psi, count = np.where(self.others, with_prior, psi), count + more * self.others
         if how.noise == "isotropic" and not self.at.all():
             psi = np.full(len(psi), np.average(psi[~self.at], weights=count[~self.at]))
         return np.asarray(np.maximum(psi, how.floor))
@@ -302,6 +321,6 @@ class FreeScale:
         return replace(
             by,
             W=by.W - np.stack(of_W, axis=1) * current.W if of_W else by.W,
-            delta=by.delta - of_mean * current.delta,
+            delta=by.delta - of_mean * (current.delta - self.origin),
             psi=np.where(self.at, 0.0, by.psi + of_noise),
         )

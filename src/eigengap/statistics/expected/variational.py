@@ -50,7 +50,7 @@ from eigengap.models.gaussian.posterior import (
     UncertainCoefficients,
     times_packed,
 )
-from eigengap.statistics.expected.gaussian import Expected
+from eigengap.statistics.expected.gaussian import Expected, in_other_units
 from eigengap.statistics.expected.sites import LARGEST_STEP, FreeScale
 
 # Shape of the posterior of a precision that is known: it is not learned, and varies by 1e-6.
@@ -282,16 +282,20 @@ def _regression(
 def _rescaled(expected: Expected, mean: Array, free: FreeScale) -> Array:
     """Means of columns of known noise, as far as the scale of their u is from that noise.
 
-    Where u may be multiplied by any number, so may w~ and the standard deviation of the noise
-    together, and the bound is highest at tau = n / (squares - mean^T B): what parameter expansion
-    is to a probit model (Liu, Rubin and Wu 1998). A question that no cell was asked has no scale.
+    Where u may be multiplied by any number about its origin, so may w~ and the standard deviation
+    of the noise together, and the bound is highest at tau = n / (squares - mean^T B): what
+    parameter expansion is to a probit model (Liu, Rubin and Wu 1998). A question that no cell was
+    asked has no scale.
     """
     count = expected.observed()
-    residual = expected.squares - np.einsum("kd,kd->d", mean, expected.B)
+    centred = in_other_units(expected, np.ones(len(free.at)), -free.origin)
+    origin = np.zeros_like(mean)
+    origin[-1] = free.origin
+    residual = centred.squares - np.einsum("kd,kd->d", mean - origin, centred.B)
     residual = np.where(count > 0.0, residual / np.where(count > 0.0, count, 1.0), 1.0)
     unit = 1.0 / np.sqrt(np.maximum(residual, 1e-300))
     unit = np.clip(unit, 1.0 / LARGEST_STEP, LARGEST_STEP)
-    return np.where(free.at, mean * unit, mean)
+    return np.where(free.at, origin + (mean - origin) * unit, mean)
 
 
 def _in_best_basis(
