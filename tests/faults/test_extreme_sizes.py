@@ -185,3 +185,12 @@ def test_a_fit_that_rounding_ends_is_not_advised_to_take_more_steps():
         model = eg.PCA(3, max_iter=1000).fit(X)
     assert model.n_iter_ < 1000
     assert not any("max_iter" in str(one.message) for one in heard)
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.NoiseFloorWarning")
+def test_columns_whose_squares_nearly_overflow_are_imputed():
+    X = np.array(
+        [[1e9, 8e149], [1e9 + 1.0, -3e149], [np.nan, 7e149], [1e9, -2.9e149], [1e9 - 1.0, 1.24e150]]
+    )
+    imputed = eg.LowRankImputer().fit(X).impute(X)
+    assert 0.9e9 < imputed[2, 0] < 1.1e9

@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import eigengap as eg
 from eigengap.fitting.columns.bayesian import SiteBayesianProblem, fit_bayesian_columns
+from eigengap.fitting.columns.classes import shared_columns
 from eigengap.fitting.columns.fit import SiteProblem
 from eigengap.fitting.columns.mixture import SiteMixtureProblem, fit_column_mixture
 from eigengap.fitting.gaussian.bayesian import BROAD
@@ -434,3 +435,21 @@ def test_intervals_cover(kind):
     assert total > 1000
     chance = 3.0 * np.sqrt(0.95 * 0.05 / total)
     assert 0.93 - chance < hits / total < 0.97 + chance
+
+
+def test_a_class_of_one_value_has_no_say_in_the_map():
+    """Its variance is rounding, the logarithm of which would decide."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(5.0, 1.0, 40), np.full(7, 9.1)])[:, None]
+    code = np.repeat([0, 1], [40, 7])
+    weight = np.concatenate([np.ones(40), [0.1, 0.7, 0.3, 1.0, 2.0, 0.9, 0.21]])
+    columns = Columns((ContinuousColumn(Margin(Identity(), 0.0, 1.0)),))
+    chosen = np.array([True])
+    (kind,) = shared_columns(columns, values, weight, code, chosen).kinds
+    assert isinstance(kind, ContinuousColumn)
+    assert kind.margin.family == Identity()
+    only = np.repeat([0, 1], 3)  # classes of one value each, in which a family has no likelihood
+    values = np.repeat([[1.1], [2.3]], 3, axis=0)
+    (kind,) = shared_columns(columns, values, weight[-6:], only, chosen).kinds
+    assert isinstance(kind, ContinuousColumn)
+    assert kind.margin.family == Identity()

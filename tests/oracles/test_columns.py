@@ -297,6 +297,32 @@ def test_quantiles_of_counts(dispersion):
             assert np.mean(drawn < found) <= share + 0.01
 
 
+@pytest.mark.parametrize("dispersion", [0.0, 0.02, 0.4])
+@pytest.mark.parametrize("mean", [0.5, 2.0, 3.5, 8.0])
+@pytest.mark.parametrize("variance", [0.3, 4.0, 9.0])
+def test_tails_and_quantiles_of_counts_whose_u_varies_much(dispersion, mean, variance):
+    """An average over a few nodes of u is a staircase, where the count says more than the nodes."""
+    column = CountColumn(dispersion)
+    m, v = np.array([[mean]]), np.array([[[variance]]])
+    u = np.linspace(-9.0, 9.0, 8_001)
+    weight = norm.pdf(u) / norm.pdf(u).sum()
+    rate = np.exp(mean + np.sqrt(variance) * u)
+
+    def at_most(y):
+        if not dispersion:
+            return float(poisson.cdf(y, rate) @ weight)
+        shape = 1.0 / dispersion
+        return float(nbinom.cdf(y, shape, shape / (shape + rate)) @ weight)
+
+    for share in (0.05, 0.2, 0.42, 0.65, 0.9, 0.98):
+        (y,) = column.quantile(share, m, v)
+        assert at_most(y) >= share - 0.005
+        assert at_most(y - 1.0) <= share + 0.005
+        below, above = column.tails(np.array([y]), m, v)
+        assert below[0] == pytest.approx(at_most(y), abs=2e-4)
+        assert above[0] == pytest.approx(1.0 - at_most(y - 1.0), abs=2e-4)
+
+
 FAMILIES = [
     Identity(),
     Log(),
@@ -602,9 +628,8 @@ def test_tails_of_a_count_are_sums_of_integrals(dispersion, y):
 
         return quad(integrand, mean - 9 * sd, mean + 9 * sd, epsabs=1e-11, limit=200)[0]
 
-    small = COV / 5.0  # 40 nodes average to six digits
-    below, above = column.tails(np.full(3, float(y)), MEAN, small)
+    below, above = column.tails(np.full(3, float(y)), MEAN, COV)
     for i in range(3):
-        p = [probability(k, MEAN[i, 0], np.sqrt(small[i, 0, 0])) for k in range(y + 1)]
+        p = [probability(k, MEAN[i, 0], np.sqrt(COV[i, 0, 0])) for k in range(y + 1)]
         assert below[i] == pytest.approx(sum(p), abs=1e-6)
         assert above[i] == pytest.approx(1.0 - sum(p[:-1]), abs=1e-6)

@@ -70,8 +70,11 @@ def _family(x: Array, weight: Array, code: NDArray[np.intp]) -> Family:
     q1, centre, q3 = x[order][at]  # as if a row were there as often as it counts
     variance = np.average((x - np.average(x, weights=weight)) ** 2, weights=weight)
     spread = float(q3 - q1) / 1.349 or float(np.sqrt(variance))
-    if not spread > 0.0:
+    some = _varying(x, code)[code]  # a class of one value has no variance to be judged by
+    if not spread > 0.0 or not some.any():
         return Identity()
+    price, least = log(float(np.sum(weight))) / 2.0, np.min(x)
+    x, weight, code = x[some], weight[some], code[some]
 
     def power_family(power: float) -> YeoJohnson:
         return YeoJohnson(float(power), float(centre), spread)
@@ -81,17 +84,24 @@ def _family(x: Array, weight: Array, code: NDArray[np.intp]) -> Family:
 
     found = minimize_scalar(misfit, bounds=POWERS, method="bounded")
     candidates: list[tuple[Family, int]] = [(Identity(), 0), (power_family(found.x), 1)]
-    if np.min(x) > 0.0:
+    if least > 0.0:
         candidates.append((Log(), 1))
-    price = log(float(np.sum(weight))) / 2.0
     return max(candidates, key=lambda c: _log_likelihood(c[0], x, weight, code) - c[1] * price)[0]
+
+
+def _varying(x: Array, code: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """(K,) classes with more than one value: variances of one are rounding, or 0."""
+    least, largest = np.full(code.max() + 1, inf), np.full(code.max() + 1, -inf)
+    np.minimum.at(least, code, x)
+    np.maximum.at(largest, code, x)
+    return largest > least
 
 
 def _log_likelihood(family: Family, x: Array, weight: Array, code: NDArray[np.intp]) -> float:
     """Of Gaussian y with a mean and a variance of each class, less constants."""
     rest = _residuals(family.forward(x), weight, code)
     n, squares = (np.bincount(code, weights=w) for w in (weight, weight * rest**2))
-    some = squares > 0.0  # a class of one value has no variance to be judged by
+    some = squares > 0.0
     if not some.any() or not np.all(np.isfinite(squares)):
         return -inf
     fits = -0.5 * float(n[some] @ np.log(squares[some] / n[some]))

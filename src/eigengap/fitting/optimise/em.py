@@ -463,12 +463,13 @@ def _anderson(points: Array, images: Array) -> Array:
     residuals = images - points
     if len(points) == 1:
         return np.asarray(images[-1])
-    dF = np.diff(residuals, axis=0)  # (k - 1, p)
+    unit = _largest(residuals) or 1.0  # of values near the range of float64, squares overflow
+    dF = np.diff(residuals / unit, axis=0)  # (k - 1, p)
     dG = np.diff(images, axis=0)
     gram = dF @ dF.T
     # Tikhonov: the differences become collinear near the fixed point.
     gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram)
-    gamma = np.linalg.lstsq(gram, dF @ residuals[-1], rcond=None)[0]
+    gamma = np.linalg.lstsq(gram, dF @ (residuals[-1] / unit), rcond=None)[0]
     return np.asarray(images[-1] - gamma @ dG)
 
 

@@ -22,9 +22,8 @@ from eigengap.models.gaussian.evidence import Counts
 # Nodes for an average over u, Gauss and Hermite's rule.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-# An average over nodes is a staircase where the variance of u exceeds that of ln y given u, which
-# is 1 / mean + dispersion, by more than a few times. For means from LARGE on ln y is then taken for
-# Gaussian: quantiles have their probability to 0.005.
+# From means of LARGE on ln y is taken for Gaussian where the variance of u is SMOOTH times that of
+# ln y given u, 1 / mean + dispersion, or more: quantiles have their probability to 0.005.
 LARGE, SMOOTH, WIDE = 50.0, 4.0, 0.01
 LARGEST = 2.0**53  # beyond it float64 skips whole numbers
 LARGEST_LOG = 36.7  # its logarithm
@@ -84,18 +83,18 @@ class CountColumn(Column):
         return np.asarray(found, dtype=np.float64)
 
     def _is_few(self, mean: Array, variance: Array) -> NDArray[np.bool_]:
-        """(c,) where averages over nodes are smooth."""
+        """(c,) where ln y is not taken for Gaussian."""
         smooth = (mean < np.log(LARGE)) | (variance < SMOOTH * np.exp(-mean))
         return np.asarray(smooth | (self.dispersion > WIDE))
 
     def _by_bisection(self, share: float, mean: Array, variance: Array) -> Array:
-        rate = self._rates(mean, variance)
         low = np.full(len(mean), -1.0)  # its cumulative probability is below the share
-        high = 100.0 * (1.0 + np.max(rate, axis=1, initial=0.0)) * (1.0 + self.dispersion)
+        largest = np.max(self._rates(mean, variance), axis=1, initial=0.0)
+        high = 100.0 * (1.0 + largest) * (1.0 + self.dispersion)
         high = np.asarray(np.floor(np.minimum(high, LARGEST)), dtype=np.float64)
         while np.any(high - low > 1.0):
             middle = np.floor((low + high) / 2.0)
-            reached = self._cumulative(middle[:, None], rate) @ WEIGHTS >= share
+            reached = self._at_most(middle, mean, variance) >= share
             high, low = np.where(reached, middle, high), np.where(reached, low, middle)
         return np.asarray(high, dtype=np.float64)
 
@@ -117,8 +116,7 @@ class CountColumn(Column):
         log_sd = np.sqrt(v + np.exp(-m) + self.dispersion)
         found = ndtr((np.log(np.maximum(x + 0.5, 1e-300)) - m) / log_sd)
         few = self._is_few(m, v)
-        rate = self._rates(m[few], v[few])
-        found[few] = self._cumulative(np.maximum(x[few], 0.0)[:, None], rate) @ WEIGHTS
+        found[few] = self._at_most(np.maximum(x[few], 0.0), m[few], v[few])
         return np.where(x < 0.0, 0.0, found)
 
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
@@ -128,13 +126,8 @@ class CountColumn(Column):
         return np.maximum(cells.tilted(mean[:, 0], cov[:, 0, 0]).log_mass, np.log(TINY))
 
     def tails(self, x: Array, mean: Array, cov: Array) -> tuple[Array, Array]:
-        rate, y = self._rates(mean[:, 0] + self.log_size, cov[:, 0, 0]), x[:, None]
-        some = np.maximum(y, 1.0)
-        if self.dispersion > 0.0:
-            at_least = betainc(some, self.shape, rate / (self.shape + rate))
-        else:
-            at_least = gammainc(some, rate)
-        return self._cumulative(y, rate) @ WEIGHTS, np.where(y > 0, at_least, 1.0) @ WEIGHTS
+        m, v = np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG), cov[:, 0, 0]
+        return self._at_most(x, m, v), self._at_least(x, m, v)
 
     def deviance_moments(self, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
         """Interpolated, by cubics, between the points of a lattice of mean and ln of the variance.
@@ -161,7 +154,7 @@ class CountColumn(Column):
         last = np.maximum.accumulate(last, axis=1)
         stands_for = np.diff(last, axis=1, prepend=-1.0)
         y = last - np.maximum(stands_for - 1.0, 0.0) / 2.0
-        cells = Counts(y.ravel(), np.zeros(y.size), np.full(y.size, self.shape))
+        cells = Counts(*self._cells(y.ravel()))
         log_mass = cells.tilted(np.repeat(m, GRID), np.repeat(v, GRID)).log_mass.reshape(y.shape)
         weight = stands_for * np.exp(log_mass)
         return central_moments(weight / np.sum(weight, axis=1, keepdims=True), -2.0 * log_mass)
@@ -178,11 +171,39 @@ class CountColumn(Column):
             rate = rate * rng.gamma(self.shape, self.dispersion, len(rate))
         return rng.poisson(np.minimum(rate, LARGEST)).astype(np.float64)
 
-    def _cumulative(self, y: Array, rate: Array) -> Array:
-        """P(count <= y), by the incomplete beta or gamma function."""
-        if self.dispersion > 0.0:
-            return np.asarray(betainc(self.shape, y + 1.0, self.shape / (self.shape + rate)))
-        return np.asarray(gammaincc(y + 1.0, rate))
+    def _at_most(self, y: Array, mean: Array, variance: Array) -> Array:
+        """(c,) P(count <= y) for y >= -1."""
+        return self._tail(y + 1.0, mean, variance, -1.0)
+
+    def _at_least(self, y: Array, mean: Array, variance: Array) -> Array:
+        """(c,) P(count >= y)."""
+        some = self._tail(np.maximum(y, 1.0), mean, variance, 1.0)
+        return np.where(y > 0.0, some, 1.0)
+
+    def _tail(self, y: Array, mean: Array, variance: Array, side: float) -> Array:
+        """(c,) P(count >= y), of side 1, for y > 0; or P(count < y), of side -1, for y >= 0.
+
+        It is the probability that u exceeds what y says of it alone, independently. The average is
+        over the narrower of the two: over the other one it would be that of a step.
+        """
+        found = np.empty(len(y))
+        wide = variance * y > 1.0 + self.dispersion * y
+        said, weight = Counts(*self._cells(y[wide])).alone()
+        off = side * (mean[wide] - said) / np.sqrt(variance[wide])
+        found[wide] = np.sum(weight * ndtr(off), axis=0)
+        narrow, y = self._rates(mean[~wide], variance[~wide]), y[~wide, None]
+        if self.dispersion > 0.0 and side > 0.0:
+            of_rate = betainc(y, self.shape, narrow / (self.shape + narrow))
+        elif self.dispersion > 0.0:
+            of_rate = betainc(self.shape, y, self.shape / (self.shape + narrow))
+        else:
+            of_rate = gammainc(y, narrow) if side > 0.0 else gammaincc(y, narrow)
+        found[~wide] = of_rate @ WEIGHTS
+        return found
+
+    def _cells(self, y: Array) -> tuple[Array, Array, Array]:
+        """Of size 1."""
+        return y, np.zeros(len(y)), np.full(len(y), self.shape)
 
 
 def _cubic(t: Array) -> Array:

@@ -148,6 +148,7 @@ LARGEST_LOG = 700.0  # exp of it is finite
 # Steps to where the density is negligible, and how near to it they end. Far outside a step halves
 # the distance: 8 do for counts of thousands, 30 for counts of 1e12, whose u is known to 1e-6.
 MOST_REACH, CLOSE = 40, 1.01
+FLAT = 1e6  # variance of u that says nothing beside a count
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +176,23 @@ class Counts:
         gaussian = -0.5 * ((at - mean) ** 2 / variance + np.log(2.0 * pi * variance))
         log_mass = self.log_density(at) + gaussian + np.log(mass)
         return Moments(log_mass, at + offset, second / mass - offset**2)
+
+    def alone(self) -> tuple[Array, Array]:
+        """Nodes and weights (n, k) of an average over u given a count y > 0 alone, a priori flat.
+
+        A count is y or more with the probability that this u is below its own.
+        """
+        at, zero = np.log(self.y) - self.log_size, np.zeros(len(self.y))
+        flat, (nodes, weights) = np.full(len(at), FLAT), MANY
+        u, density = [], []
+        for side in (-1.0, 1.0):
+            reach = self._reach(at, zero, side, flat)
+            s = nodes[:, None] * reach
+            fall = np.minimum(self._fall(at, s, zero, flat)[0], LARGEST_LOG)
+            u.append(at + s)
+            density.append(weights[:, None] * np.exp(-fall) * np.abs(reach))
+        weight = np.concatenate(density)
+        return np.concatenate(u), weight / weight.sum(axis=0)
 
     def log_density(self, u: Array) -> Array:
         """ln p(y | u): its largest value, where the mean is y, less what it has fallen by since.
