@@ -231,6 +231,11 @@ def test_filled_values_of_several_columns_have_no_common_range(model: Path) -> N
     Path("one.csv").write_bytes(as_csv(one))
     told = call("impute", "one.csv", "--model", "m.egap", "--std", "-o", "g.csv").err
     assert re.search(r"cells in a: values .* to .*, typically ± ", told)
+    one[1:] = [[cell or "0.5" for cell in row] for row in one[1:]]
+    one[5][0] = ""
+    Path("single.csv").write_bytes(as_csv(one))
+    told = call("impute", "single.csv", "--model", "m.egap", "-o", "h.csv").err
+    assert re.search(r"1 cell in a: value \S+$", told, re.M)
 
 
 def test_a_novelty_model_is_scaled_unless_told(folder: Path) -> None:

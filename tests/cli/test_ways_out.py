@@ -169,6 +169,15 @@ def test_units_in_all_cells_are_told(folder: Path) -> None:
         eg.open_source("t.csv")
 
 
+def test_numbers_of_which_no_two_are_alike_are_told_with_their_likeness(folder: Path) -> None:
+    """Of more different texts than are compared with numbers those that were decide."""
+    n = 300
+    table([[f"${1000 + 1.25 * i:.2f}", f"{i / 7:.3f}%", str(i)] for i in range(n)], ["a", "b", "c"])
+    told = call(*FIT).err
+    assert '("$1000.00"), which looks like a sum of money: write 1000.00 without the sign' in told
+    assert '("0.000%"), which looks like a percentage: write 0' in told
+
+
 # Separators at the ends of lines -------------------------------------------------------------
 
 

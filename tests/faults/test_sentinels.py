@@ -11,7 +11,19 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn import datasets
 
-from eigengap import PCA, PPCA, FactorAnalysis
+from eigengap import (
+    PCA,
+    PPCA,
+    BayesianPCA,
+    FactorAnalysis,
+    LowRankImputer,
+    MixturePPCA,
+    NoveltyDetector,
+    PPCAClassifier,
+    PPCARegressor,
+    choose_rank,
+    compare,
+)
 from eigengap.exceptions import SentinelWarning
 from eigengap.sources.checks import is_code, warn_of_codes
 from eigengap.sources.conversion import as_source
@@ -91,6 +103,62 @@ def test_a_code_that_is_rare_in_a_long_table_is_found():
     X = measurements(n=60_000, d=3)
     X[np.random.default_rng(3).random(60_000) < 0.02, 1] = -999.0
     assert len(told(X)) == 1
+
+
+def several_kinds(code=-99.0):
+    """Two columns of numbers, one of grades and one of text; a code in the second and third."""
+    Z = measurements(400, 3)
+    X = pd.DataFrame({"length": Z[:, 0] + Z[:, 1], "weeks": np.round(30 + 4 * Z[:, 0])})
+    X["grade"] = np.digitize(Z[:, 1], [-1, 0, 1]) + 1.0
+    X["sex"] = np.where(Z[:, 2] > 0, "m", "f")
+    X.loc[::20, "weeks"] = X.loc[5::20, "grade"] = code
+    return X
+
+
+def told_of_fit(fit):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(w.message) for w in caught if w.category is SentinelWarning]
+
+
+FITS = {
+    "PPCA": lambda X, y: PPCA(1, columns="auto").fit(X),
+    "FactorAnalysis": lambda X, y: FactorAnalysis(1, columns="auto").fit(X),
+    "BayesianPCA": lambda X, y: BayesianPCA(1, columns="auto").fit(X),
+    "MixturePPCA": lambda X, y: MixturePPCA(2, 0, columns="auto", n_init=1).fit(X),
+    "LowRankImputer": lambda X, y: LowRankImputer(n_components=1).fit(X),
+    "NoveltyDetector": lambda X, y: NoveltyDetector(columns="auto").fit(X),
+    "PPCAClassifier": lambda X, y: PPCAClassifier(1, columns="auto").fit(X, y),
+    "PPCARegressor": lambda X, y: PPCARegressor(1, columns="auto").fit(X, y),
+    "choose_rank": lambda X, y: choose_rank(X, columns="auto"),
+    "compare": lambda X, y: compare([PPCA(1, columns="auto")], X, cv=2),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_codes_among_columns_of_several_kinds_are_told_once(name):
+    X, y = several_kinds(), np.arange(400) % 2
+    (message,) = told_of_fit(lambda: FITS[name](X, y))
+    assert 'column "weeks" holds -99 in 20 of 400 cells' in message
+    assert 'column "grade" holds -99 in 20 of 400 cells' in message
+    assert "missing_values=-99" in message
+
+
+def test_codes_in_a_file_of_several_kinds_are_told(tmp_path):
+    several_kinds().to_csv(tmp_path / "table.csv", index=False)
+    (message,) = told_of_fit(lambda: PPCA(1, columns="auto").fit(tmp_path / "table.csv"))
+    assert 'column "weeks" holds -99 in 20 of 400 cells' in message
+
+
+def test_levels_that_are_named_as_such_are_no_codes():
+    X = several_kinds(99.0)
+    named = {"weeks": "ignored", "grade": "ordinal"}
+    for columns in (named, {**named, "grade": "nominal"}):
+        fit = lambda: PPCA(1, columns=columns).fit(X)  # noqa: B023, E731
+        assert told_of_fit(fit) == []
+    clean = several_kinds(np.nan)
+    assert told_of_fit(lambda: PPCA(1, columns="auto").fit(clean)) == []
 
 
 def test_bundled_tables_hold_no_code():

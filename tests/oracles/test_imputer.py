@@ -266,6 +266,15 @@ def test_a_choice_names_no_rank_that_the_fit_finds_itself():
     assert str(of_bayesian) == BAYESIAN
 
 
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [(0.0, "are no more probable"), (0.006, "0.6 % more"), (0.05, "5 % more"), (0.2, "1.2 times")],
+)
+def test_a_small_gain_is_a_percentage_and_not_once_as_probable(gain, words):
+    ranks = ColumnRanks((0, 1), (-1.0, -1.0 + gain), 1)
+    assert words in Behind(MODEL, 1, [], ranks).choice(1000).summary
+
+
 def test_a_loss_above_that_of_the_columns_is_more_and_not_less():
     choice = ImputationChoice((), Trial("PPCA", 1, 0.9), 1.0, 100, "PPCA, 1 component")
     contest = Contest(1.04, 1.2, Trial(MODEL, 1, 1.0), 1)

@@ -168,6 +168,7 @@ class _Rows:
             if has_kinds or any(own.holds != "numbers" for own in schema.columns):
                 every = coded.source(schema, range(len(schema.columns)))
                 has_levels = np.array([own.holds != "numbers" for own in schema.columns])
+                warn_of_codes(every, np.flatnonzero(~has_levels).tolist())
                 cells = np.asarray(every.collect(), dtype=np.float64)
                 values = cells[:, : len(schema.columns)]  # limits of cells may follow
                 return cls._kept(X, values, None, y, every.weight, has_levels, True)

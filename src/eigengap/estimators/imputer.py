@@ -413,7 +413,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             return None
         if max(float(np.nanmax(values)), -float(np.nanmin(values))) > LARGEST:
             return None  # a constant, or its variance would have overflowed
-        learned = CodedTable.learned(values, "auto", weight)[0].columns
+        with without(SentinelWarning):  # codes are looked for before
+            learned = CodedTable.learned(values, "auto", weight)[0].columns
         return None if are_plain(learned) else learned
 
     def _candidates(self) -> Candidates:

@@ -24,6 +24,7 @@ from eigengap.linalg import Array
 from eigengap.models.columns.column import LevelColumn
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.runtime.warnings import without
 from eigengap.selection.coded_table import CodedTable
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.prediction import Predict, best, prediction_errors
@@ -387,7 +388,8 @@ def with_targets(table: CodedTable, Y: Array, kind: Any, weight: Array | None = 
     of_y = ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
     while names is not None and set(of_y) & set(names):  # a feature that is called y, too
         of_y = tuple(f"{name}_" for name in of_y)
-    own, _ = CodedTable.learned(Y, dict.fromkeys(range(k), kind), weight)
+    with without(SentinelWarning):  # codes are looked for before
+        own, _ = CodedTable.learned(Y, dict.fromkeys(range(k), kind), weight)
     if any(isinstance(fitted, LevelColumn) for fitted in own.columns.kinds):
         raise ValueError(
             f"target_kind={kind!r} is one of levels; y is predicted as a number: use "

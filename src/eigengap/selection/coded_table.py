@@ -28,11 +28,13 @@ from eigengap.fitting.columns.kinds import (
     NO_VALUES,
     TOTAL,
     WORDS,
+    Binary,
     Censored,
     Continuous,
     Count,
     Ignored,
     Kind,
+    Nominal,
     Ordinal,
     kinds_of,
     learn_columns,
@@ -70,6 +72,7 @@ from eigengap.sources import (
     require_unique,
     resolve_columns,
     show,
+    warn_of_codes,
 )
 from eigengap.wording import words
 
@@ -127,6 +130,7 @@ class CodedTable:
         kinds = _censored(kinds, schema, wanted)
         used = _used(kinds)
         _warn_of_words(X, table, schema, kinds, wanted)
+        warn_of_codes(rows, _measured(schema, kinds, wanted))
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
         schema = schema.ignoring(set(range(len(kinds))) - {*used, *sizes})
@@ -560,6 +564,16 @@ def _warn_of_words(
             f"kind of the column, {name_it}",
             SentinelWarning,
         )
+
+
+def _measured(schema: Schema, kinds: Sequence[Kind], wanted: Mapping[int, Kind]) -> frozenset[int]:
+    """Columns of numbers that are measurements: 99 may be a level where somebody says so."""
+    named = {j for j, kind in wanted.items() if isinstance(kind, Binary | Nominal | Ordinal)}
+    return frozenset(
+        j
+        for j, (own, kind) in enumerate(zip(schema.columns, kinds, strict=True))
+        if not (own.levels or isinstance(kind, Ignored) or j in named)
+    )
 
 
 def _exposures(wanted: Mapping[int, Kind], schema: Schema) -> dict[int, int]:

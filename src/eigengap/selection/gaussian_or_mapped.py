@@ -130,6 +130,21 @@ def choice_alone() -> ImputationChoice:
     return ImputationChoice((), chosen, 1.0, 0, summary)
 
 
+def _more_probable(ratio: float) -> str:
+    """In words: 1.03 times is 3 % more, and not 1 times.
+
+    >>> _more_probable(2.14)
+    '2.1 times as probable (geometric mean) as by their columns'
+    >>> _more_probable(1.0312)
+    '3 % more probable (geometric mean) than by their columns'
+    """
+    if ratio >= 1.095:
+        return f"{ratio:.2g} times as probable (geometric mean) as by their columns"
+    if ratio <= 1.0:
+        return "no more probable (geometric mean) than by their columns"
+    return f"{100.0 * (ratio - 1.0):.1g} % more probable (geometric mean) than by their columns"
+
+
 def _in_percent(gain: float) -> str:
     return f"{100.0 * abs(gain):.0f} % {'less' if gain >= 0.0 else 'more'}"
 
@@ -185,10 +200,7 @@ class Behind:
         elif self.n_components == 0:
             words = f"{chosen}: the columns do not predict each other's held-out values"
         else:
-            words = (
-                f"{chosen}: held-out values are {1.0 / chosen.error:.2g} times as probable "
-                "(geometric mean) as by their columns alone"
-            )
+            words = f"{chosen}: held-out values are {_more_probable(1.0 / chosen.error)} alone"
         if chosen.error < inf and n_hidden < FEW_HELD_OUT:
             words += f"; with {n_hidden} held-out values, this is uncertain"
         return ImputationChoice(tuple(trials), chosen, 1.0, n_hidden, words)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -306,16 +306,19 @@ MOST_NAMED = 5  # columns in one warning
 CODES = (-32768.0, 32767.0, -65536.0, 65535.0, -(2.0**31), 2.0**31 - 1, 1e20, -1e20, 1e30, -1e30)
 
 
-def warn_of_codes(source: Source) -> None:
+def warn_of_codes(source: Source, among: Collection[int] | None = None) -> None:
     """Warn where a column seems to hold a code for missing: a look at a sample of the rows.
 
     Only a column that is suspicious there is looked at as a whole, in one pass. Nothing is changed.
+    `among` are the columns that hold numbers, all by default.
     """
     if source.is_sparse:  # its edges are zeros
         return
     rows = max(min(SAMPLE_ROWS, SAMPLE_CELLS // source.n_features), LEAST_ROWS)
     sample = source.sample(min(rows, source.observed().rows), np.random.default_rng(0))
     suspects = _suspects(sample, source.dtype)
+    if among is not None:
+        suspects = tuple((j, code) for j, code in suspects if j in among)
     if not suspects:
         return
     edges = source.reduce(partial(_Edges.of, suspects=suspects))

@@ -112,7 +112,8 @@ def _fault(
     decimal = table.readers[0].dialect.cells.decimal
     found = {text: sources.likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
     looks = {text: look for text, look in found.items() if look and (look.is_sure or numbers)}
-    if looks and (codes or 2 * sum(text in looks for _, text in cells) > len(cells)):
+    compared = [text for _, text in cells if text in found]
+    if looks and (codes or 2 * sum(text in looks for text in compared) > len(compared)):
         return _by_hand(table, j, holds, looks, codes, can_ignore)
     if codes:
         it = "it" if len(codes) == 1 else "them"

@@ -322,7 +322,9 @@ class Imputed:
         message = f"{many(total, 'cell')} in {where}"
         low, high = self.imputed[:, at[0]].tolist()
         if len(names) == 1 and low <= high:  # several columns may have several units
-            message += f": values {figure(low)} to {figure(high)}"
+            ends = [figure(low), figure(high)]
+            is_one = ends[0] == ends[1]
+            message += f": value {ends[0]}" if is_one else f": values {' to '.join(ends)}"
             if self.sds:
                 typical = sd_text(float(np.median(self.sds)))
                 message += f", typically ± {typical} (one standard deviation)"
