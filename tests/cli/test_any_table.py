@@ -564,7 +564,7 @@ def test_one_component_of_a_trial_is_one() -> None:
     assert str(Trial("column means", None, 1.0)) == "column means"
 
 
-def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values():
+def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values(folder):
     """Survey data have levels such as Freq, None, Some."""
     levels = np.where(GROUPS == "mid", "None", GROUPS)
     cells = {
@@ -585,7 +585,7 @@ def test_none_is_a_level_of_text_and_missing_among_numbers_and_truth_values():
     assert "None" not in column(rows, "exercise")
 
 
-def test_digits_with_leading_zeros_are_codes_and_no_numbers():
+def test_digits_with_leading_zeros_are_codes_and_no_numbers(folder):
     postcodes = np.where(GROUPS == "mid", "01552", np.where(GROUPS == "low", "08666", "10001"))
     write({"zip": with_gaps(list(postcodes)), "x": [f"{v:.2f}" for v in X]})
     _, rows, _ = impute()
