@@ -28,9 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr
 
+from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array
 
 Rows = NDArray[np.intp] | NDArray[np.bool_] | slice
+
+KERNELS = Kernels("sites_numba", compiling=9.0)
+# Seconds that the kernels save on one cell, an interval or a count, that is visited once; measured.
+SAVED, SAVED_COUNT = 4e-7, 1.5e-6
 
 
 class Moments(NamedTuple):
@@ -63,6 +68,10 @@ class Evidence:
     def informative(self) -> NDArray[np.bool_]:
         """(c, m) cells that say anything."""
         return ~np.isnan(self.first)
+
+    def saved_seconds(self, rows: int) -> float:
+        """What the kernels save on one visit of so many rows."""
+        return rows * float(np.where(self.is_count, SAVED_COUNT, SAVED).sum())
 
     def take(self, rows: Rows) -> Evidence:
         return Evidence(self.is_count, self.first[rows], self.second[rows], self.shape)

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array
-from eigengap.models.gaussian.evidence import Evidence, Moments
+from eigengap.models.gaussian.evidence import KERNELS, Evidence, Moments
 
 if TYPE_CHECKING:
     from eigengap.models.gaussian.posterior import Coefficients
@@ -40,8 +39,6 @@ CLOSE = 50.0  # twice the logarithm of the relative error
 # 512 nodes serve R up to 440, steps within a twentieth of the standard deviation of z.
 FEWEST_NODES, MOST_NODES = 48, 512
 ENTRIES = 1 << 18  # of rows x nodes that are held at once
-KERNELS = Kernels("sites_numba", compiling=9.0)
-SAVED = 4e-7  # seconds that the kernel saves on one cell at one node; measured
 
 
 def is_integrable(cells: CellRows, model: Coefficients) -> bool:
@@ -120,7 +117,7 @@ def _some(
 
 
 def _tilted(evidence: Evidence, mean: Array, variance: Array, passes: int) -> Moments:
-    if not KERNELS.pay(SAVED * mean.size * passes):
+    if not KERNELS.pay(evidence.saved_seconds(len(mean)) * passes):
         return evidence.tilted(mean, variance)
     found = Moments(*(np.empty(mean.shape) for _ in range(3)))
     cells = evidence.is_count, evidence.first, evidence.second, evidence.shape

@@ -38,9 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled import factorise
-from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array, pack_outer, packed_diagonal, packed_size
-from eigengap.models.gaussian.evidence import Evidence, Rows
+from eigengap.models.gaussian.evidence import KERNELS, Evidence, Rows
 from eigengap.models.gaussian.integrated import integrated, is_integrable
 from eigengap.models.gaussian.posterior import (
     Coefficients,
@@ -50,11 +49,8 @@ from eigengap.models.gaussian.posterior import (
 )
 from eigengap.runtime.threads import over_columns
 
-KERNELS = Kernels("sites_numba", compiling=9.0)
 GRAIN = 256  # rows below which a second thread does not repay waking it
-# Seconds that the kernels save on one cell that is visited once; measured.
-SAVED, SAVED_COUNT = 4e-7, 1.5e-6
-CALLS_OF_COUNTS = 1.5e-2  # and on the calls of NumPy that counts need, however few they are
+CALLS_OF_COUNTS = 1.5e-2  # seconds that the kernels save on calls of NumPy, however few the counts
 MANY_PASSES = 1000  # where the kernels of this module pay, so do those of `factorise`
 
 MOST_SWEEPS = 200
@@ -313,7 +309,7 @@ class _Fixed:
             # exp E[ln p(u | z, w~)] is N(u; E[w~]^T z~, psi) exp(-z~^T cov z~ / 2 psi): Gaussian
             # factors of z, which stay as they are while sites move.
             sums[:-1] += (model.covariances[:, at] / model.psi[at]) @ cells.known
-        seconds = np.where(evidence.is_count, SAVED_COUNT, SAVED).sum() * cells.first.shape[1]
+        seconds = evidence.saved_seconds(cells.first.shape[1])
         seconds += CALLS_OF_COUNTS if evidence.is_count.any() else 0.0
         return cls(
             model=model,
@@ -326,7 +322,7 @@ class _Fixed:
             sums=sums[:-1],
             projected=product(model.on_values[exact], cells.R),
             rest=sums[-1] + cells.R**2 @ (1.0 / model.psi[exact]),
-            kernels=KERNELS.load() if KERNELS.pay(float(seconds) * passes) else None,
+            kernels=KERNELS.load() if KERNELS.pay(seconds * passes) else None,
         )
 
     def take(self, rows: NDArray[np.intp]) -> _Fixed:
