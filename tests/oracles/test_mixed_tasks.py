@@ -479,3 +479,36 @@ def least_squares(X):
     inverse = np.linalg.inv(A.T @ A)
     slopes = inverse @ A.T @ y
     return slopes, np.sum((y - A @ slopes) ** 2) / (len(y) - 5) * np.diag(inverse)
+
+
+@pytest.mark.parametrize("side", ["<", ">"])
+def test_classes_and_regression_take_limits_of_one_side(side):
+    """With 2 % of the values known by limits, predictions are nearly those by the values."""
+    rng = np.random.default_rng(31)
+    z = rng.normal(size=400)
+    X = pd.DataFrame(z[:, None] + 0.5 * rng.normal(size=(400, 3)), columns=list("abc"))
+    X["c"] = np.exp(X["c"])
+    limit = float(np.quantile(X["c"], 0.02 if side == "<" else 0.98))
+    beyond = X["c"] < limit if side == "<" else X["c"] > limit
+    text = X.assign(c=X["c"].astype(object).mask(beyond, f"{side}{limit}"))
+    label = (z + 0.3 * rng.normal(size=400) > 0).astype(int)
+    pairs = [(eg.PPCARegressor, z, "predict"), (eg.PPCAClassifier, label, "predict_proba")]
+    for estimator, y, method in pairs:
+        exact, limited = (estimator(1, columns="auto").fit(one, y) for one in (X, text))
+        assert limited.kinds_["c"] == "censored"
+        found = np.corrcoef(
+            np.ravel(getattr(exact, method)(X)), np.ravel(getattr(limited, method)(text))
+        )
+        assert found[0, 1] > 0.98
+
+
+def test_a_class_may_have_limits_alone_in_a_column():
+    rng = np.random.default_rng(32)
+    y = np.arange(200) % 2
+    X = pd.DataFrame({"a": rng.normal(size=200), "b": np.exp(2.0 * y + rng.normal(size=200))})
+    X["b"] = X["b"].astype(object).mask(y == 0, "<2.0")
+    model = eg.PPCAClassifier(1, columns="auto").fit(X, y)
+    assert model.score(X, y) > 0.8
+    nothing = X.assign(b=X["b"].mask(y == 0, None))
+    with pytest.raises(ValueError, match='class 0 has no value in column "b"'):
+        eg.PPCAClassifier(1, columns={"b": kinds.Censored()}).fit(nothing, y)

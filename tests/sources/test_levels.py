@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from eigengap.exceptions import UnknownLevelError
-from eigengap.sources import Schema
+from eigengap.exceptions import DataError, UnknownLevelError
+from eigengap.sources import Schema, as_source
 
 DAY = dt.date(2024, 2, 29)
 
@@ -297,3 +297,73 @@ def test_text_where_the_fit_had_numbers():
 def test_what_is_no_table(X):
     with pytest.raises(ValueError, match="array"):
         Schema.of(X)
+
+
+def _imputed(fitted, new):
+    """Of a schema of one column, all missing values of another as its last level."""
+    schema = Schema.of(fitted)
+    coded = schema.code(new)
+    values = np.where(np.isnan(coded), len(schema.columns[0].levels) - 1.0, coded)
+    return schema.decode(new, values, np.isnan(coded))
+
+
+EMPTY = {
+    "NaT": pd.to_datetime(pd.Series([None, None])),
+    "float": pd.Series([np.nan, np.nan]),
+    "Int64": pd.Series([None, None], dtype="Int64"),
+    "boolean": pd.Series([None, None], dtype="boolean"),
+    "string": pd.Series([None, None], dtype="string"),
+    "categorical": pd.Series(pd.Categorical([None, None])),
+    "categories": pd.Series(pd.Categorical([None, None], ["x", "y"])),
+}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("empty", EMPTY)
+@pytest.mark.parametrize(
+    "levels", [["a", "b"], [1, 2], [pd.Timestamp(2024, 1, 1), pd.Timestamp(2024, 1, 2)]]
+)
+def test_levels_in_a_column_without_a_value_of_any_type(levels, empty, library):
+    """They are levels of the fit, not text or times that a type has made of them."""
+    new = pd.DataFrame({"w": EMPTY[empty]})
+    if library == "polars":
+        new = pl.from_pandas(new)
+    elif library == "pyarrow":
+        new = pa.Table.from_pandas(new, preserve_index=False)
+    column = _imputed(pd.DataFrame({"w": pd.Categorical(levels)}), new)["w"]
+    cells = column.to_pylist() if library == "pyarrow" else column.to_list()
+    assert cells == [levels[-1]] * 2
+
+
+def test_levels_that_the_type_of_a_new_column_has_not():
+    fitted = pd.DataFrame({"w": pd.Categorical([0, 1, 2])})
+    new = pd.DataFrame({"w": pd.array([True, None, False], dtype="boolean")})
+    for X in (new, pl.from_pandas(new), pa.Table.from_pandas(new)):
+        assert list(np.asarray(_imputed(fitted, X)["w"])) == [1.0, 2.0, 0.0]
+    mixed = pd.DataFrame({"w": pd.Series(["a", 1], dtype=object)})
+    mixed = pd.concat([mixed, mixed])
+    text = pd.DataFrame({"w": pd.Series([None, "a"], dtype="string")})
+    schema = Schema.of(mixed)
+    at = float(schema.columns[0].levels.index(1))
+    missing = np.array([[True], [False]])
+    decoded = schema.decode(text, np.array([[at], [1.0 - at]]), missing)
+    assert decoded["w"].to_list() == [1, "a"]
+    with pytest.raises(DataError, match=r'column "w" is of type String, which cannot hold'):
+        schema.decode(pl.from_pandas(text), np.array([[at], [1.0 - at]]), missing)
+
+
+@pytest.mark.parametrize("of", [pa.Table.from_pandas, pl.from_pandas])
+def test_periods_of_arrow_are_no_numbers(of):
+    """Their storage is numbers of days since 1970."""
+    if of is pl.from_pandas and not hasattr(pl, "BaseExtension"):
+        pytest.skip("this polars has no extension types and hands on their storage")
+    X = of(pd.DataFrame({"x": [1.0, 2.0], "when": pd.period_range("2020", periods=2, freq="D")}))
+    assert _held(X) == {"x": "numbers", "when": "other"}
+    with pytest.raises(ValueError, match=r'"when" \(extension type, e.g. 18262 at row 0\)'):
+        as_source(X)
+
+
+def test_dictionaries_of_what_is_no_level():
+    lists = pa.DictionaryArray.from_arrays([0, 1, None], pa.array([[1], [1, 2]]))
+    cut = pa.array(pd.Series(pd.cut([0.0, 1.0, np.nan], 2)))
+    assert _held(pa.table({"lists": lists, "cut": cut})) == {"lists": "other", "cut": "other"}

@@ -161,3 +161,13 @@ def test_coded_rows_carry_limits_behind_their_values():
     source = open_table(X).source(schema, [0])
     assert source.names == ("x", "x (lower limit)", "x (upper limit)")
     np.testing.assert_array_equal(source.collect(), np.array(wanted)[:, [0, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    "cell", [pd.Timestamp(2024, 1, 1), (1, 2), [1], {"a": 1}, frozenset(), b"1"]
+)
+def test_cells_that_are_neither_numbers_nor_limits_are_refused(cell):
+    schema = Schema.of(pd.DataFrame({"b": ["<0.1", "2", "3"]}))
+    new = pd.DataFrame({"b": pd.Series([None, "<1", cell, 3.0], dtype=object)})
+    with pytest.raises(ValueError, match=r'"b" held numbers and limits.* at row 2'):
+        schema.code(new)

@@ -43,6 +43,7 @@ from eigengap.selection.prediction import (
 )
 from eigengap.sources import (
     ArraySource,
+    ObservedCells,
     Rescaled,
     Rows,
     Source,
@@ -164,7 +165,8 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         table, everything = self._read(X, sample_weight)
         labels = self._labels(y, everything)
         source = everything.present()
-        source.require_fit(min_rows=2)
+        known = source if table is None else in_memory(table.shown(source))
+        known.require_fit(min_rows=2)
         if table is None:
             warn_of_codes(source)
         weight = frequencies(everything)
@@ -186,8 +188,8 @@ class PPCAClassifier(ClassifierMixin, Predictor):
             ClassRows(f"class {show(label)}", scaled.only(np.flatnonzero(code == k)), d)
             for k, label in enumerate(classes)
         ]
-        for part in parts:
-            self._require_rows(part)
+        for k, part in enumerate(parts):
+            self._require_rows(part, known.only(np.flatnonzero(code == k)).observed())
         densities = partial(self._trial_densities, fit)
         most = None if table is None else table.columns.width
         errors = classification_errors(parts, densities, most) if self._adapts else None
@@ -233,8 +235,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         settled = (SentinelWarning, UnboundedLikelihoodWarning)
         return (*settled, UnitsWarning) if self.scale else settled
 
-    def _require_rows(self, part: ClassRows) -> None:
-        observed = part.source.observed()
+    def _require_rows(self, part: ClassRows, observed: ObservedCells) -> None:
         if observed.count < (1 if self._takes_kinds else 2):
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
@@ -247,7 +248,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
                 "weights, or leave the class out",
                 value=observed.sum_w,
             )
-        missing = np.flatnonzero(observed.per_column[: part.n_columns] == 0)
+        missing = np.flatnonzero(observed.per_column == 0)
         if len(missing):
             named = column(part.source.names, int(missing[0]))
             raise ValueError(

@@ -144,7 +144,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
         source, Y = _present(everything, Y)
-        source.require_fit(min_rows=2)
+        (source if table is None else table.shown(source)).require_fit(min_rows=2)
         _require_targets(Y)
         d, k = source.n_features, Y.shape[1]
         targets = ArraySource(Y, names=("y",) if k == 1 else tuple(f"y{j}" for j in range(k)))

@@ -6,6 +6,7 @@ Imputed tables come back in the column types of the frame that they came from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,8 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
     """One column (n,) as float, null as NaN; or what it holds instead."""
     import narwhals as nw
 
+    if is_extension(s.to_native()):
+        return replace(_refused(s, label), kind="extension type")
     if s.dtype == nw.Float32:
         return np.asarray(s.to_numpy(), dtype=F4)
     if s.dtype.is_integer() and (whole := _arrow_integers(s.to_native())) is not None:
@@ -201,11 +204,30 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
         if cells.dtype.kind in "fiub":
             return np.asarray(cells, dtype=F8)
         return objects_to_float(cells.astype(object), label)
+    return _refused(s, label)
+
+
+def _refused(s: nw.Series[Any], label: str) -> Refused:
     observed = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
     if not len(observed):
         return Refused(label, kind_of_type(s.dtype), "null", 0)
     row = int(observed[0])
     return Refused(label, kind_of_type(s.dtype), show(s[row : row + 1].to_list()[0]), row)
+
+
+def is_extension(native: Any) -> bool:
+    """Whether the type of a column of Arrow or polars is an added one: of periods, for instance.
+
+    What its storage holds, numbers of days since 1970, is not what the column means.
+    """
+    return is_extension_type(native.type if library_of(native) == "pyarrow" else native.dtype)
+
+
+def is_extension_type(own: Any) -> bool:
+    """`is_extension` of a column of this type."""
+    kind = getattr(own, "pyarrow_dtype", own)
+    bases = {base.__name__ for base in type(kind).__mro__}
+    return hasattr(kind, "extension_name") or "BaseExtension" in bases
 
 
 def _arrow_integers(native: Any) -> Array | None:
@@ -309,7 +331,7 @@ def _own_type(native: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> 
     dtype = column.dtype
     if not imputed.any():
         return native if dtype.is_numeric() or dtype == nw.Boolean else None
-    if not _holds(dtype, values[imputed], nw):
+    if not holds_whole(dtype, values[imputed]):
         return None
     if dtype.is_float():
         cells = values.tolist()
@@ -335,7 +357,7 @@ def made_floating(X: Any, held: Mapping[int, Array | None]) -> Any:
         series = nw.from_native(native_column(X, j), series_only=True)
         if not series.dtype.is_integer():
             continue
-        if values is not None and _holds(series.dtype, np.clip(values, -WIDE, WIDE), nw):
+        if values is not None and holds_whole(series.dtype, np.clip(values, -WIDE, WIDE)):
             continue
         floats = np.asarray(_column_to_float(series, ""))
         if hasattr(X, "iloc"):
@@ -350,7 +372,10 @@ def made_floating(X: Any, held: Mapping[int, Array | None]) -> Any:
     return X
 
 
-def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:
+def holds_whole(dtype: Any, values: NDArray[Any]) -> bool:
+    """Whether a type of narwhals can hold numbers; whole ones only if all are."""
+    import narwhals as nw
+
     if dtype.is_float():
         return True
     if dtype == nw.Boolean:

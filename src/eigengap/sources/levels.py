@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, dense_to_float, library_of
-from eigengap.sources.cells import NULLS, WRITTEN, Refused, is_number, objects_to_float
+from eigengap.sources.cells import NULLS, NUMBERS, WRITTEN, Refused, is_number, objects_to_float
 from eigengap.sources.checks import (
     check_not_empty,
     check_two_dimensional,
@@ -36,6 +36,9 @@ from eigengap.sources.frames import (
     _column_to_float,
     _own_type,
     eager_frame,
+    holds_whole,
+    is_extension,
+    is_extension_type,
     long_columns,
     native_column,
 )
@@ -517,6 +520,8 @@ def _held(series: Any) -> Holds | None:
     """What the type of a column says that it holds; None where only its cells can tell."""
     import narwhals as nw
 
+    if is_extension(series.to_native()) or _is_nested_dictionary(_native_type(series)):
+        return "other"
     if series.dtype == nw.Boolean:
         return "truth"
     if series.dtype.is_numeric():
@@ -526,6 +531,14 @@ def _held(series: Any) -> Holds | None:
     if series.dtype in (nw.Date, nw.Datetime, nw.Duration, nw.Time):
         return "other"
     return None
+
+
+def _is_nested_dictionary(kind: Any) -> bool:
+    """Whether a type of Arrow is a dictionary of lists, structures or intervals: no levels."""
+    kind = getattr(kind, "pyarrow_dtype", kind)
+    if not hasattr(kind, "index_type"):
+        return False
+    return kind.value_type.num_fields > 0 or is_extension_type(kind.value_type)
 
 
 def is_padded(text: str) -> bool:
@@ -638,6 +651,9 @@ def _with_limits(cells: Any, label: str, first: int = 0) -> Array:
             return np.column_stack([found, np.full((len(found), 2), np.nan)])
         listed = _listed(cells)
         each = [None if type(cell) is not str and _is_null(cell) else cell for cell in listed]
+        for i, cell in enumerate(each):
+            if not isinstance(cell, (str, *NUMBERS)):
+                raise _neither(cell, first + i, label)
         distinct = list(dict.fromkeys(each))
         place = {cell: k for k, cell in enumerate(distinct)}
         at = np.array([place[cell] for cell in each], dtype=np.intp)
@@ -648,15 +664,18 @@ def _with_limits(cells: Any, label: str, first: int = 0) -> Array:
         limits = limits_of(cell) if isinstance(cell, str) else None
         if limits is not None:
             values[k, 1:] = limits
-        elif cell is not None and (not isinstance(cell, str) or is_number(cell)):
-            values[k, 0] = float(cell)
-        elif cell is not None:
-            row = first + int(np.argmax(at == k))
-            raise ValueError(
-                f"column {label} held numbers and limits in the fit, and now holds text "
-                f"({show(cell)} at row {words().number(row)}). Make it missing (NaN), or a number"
-            )
+        elif is_number(cell) if isinstance(cell, str) else isinstance(cell, NUMBERS):
+            values[k, 0] = nan if cell is None else float(cell)
+        else:
+            raise _neither(cell, first + int(np.argmax(at == k)), label)
     return np.asarray(values[at])
+
+
+def _neither(cell: Any, row: int, label: str) -> ValueError:
+    return ValueError(
+        f"column {label} held numbers and limits in the fit, and now holds {show(cell)} at row "
+        f"{words().number(row)}, which is neither. Make it missing (NaN), or a number"
+    )
 
 
 def _numbers(cells: Any, label: str) -> NDArray[Any] | Refused:
@@ -750,12 +769,59 @@ def _frame_like(
     return frame
 
 
-def _has_another_type(own: ColumnType, series: Any, is_number: bool) -> bool:
-    """Whether the type of a column, in which every cell is missing, cannot hold what is imputed."""
+def _can_hold(series: Any, levels: Sequence[Any], is_empty: bool) -> bool:
+    """Whether the type of a column can hold these levels; `is_empty` if every cell is missing."""
     import narwhals as nw
 
-    has_text = any(isinstance(level, str) for level in own.levels)
-    return bool((is_number and has_text) or series.dtype == nw.Unknown)
+    dtype, own = series.dtype, _native_type(series)
+    if hasattr(series.to_native(), "iloc") and hasattr(own, "categories"):
+        return True
+    if dtype.is_numeric():
+        are_numbers = all(isinstance(level, Real | np.bool_) for level in levels)
+        return are_numbers and holds_whole(dtype, np.array(levels, dtype=F8))
+    for kinds, held in (
+        ((nw.Boolean,), bool | np.bool_),
+        ((nw.String, nw.Enum), str),
+        ((nw.Date, nw.Datetime), date),
+        ((nw.Duration,), timedelta),
+        ((nw.Time,), time),
+        ((nw.Binary,), bytes),
+    ):
+        if dtype in kinds:
+            return all(isinstance(level, held) for level in levels)
+    if dtype == nw.Categorical and is_empty:
+        return _can_be(levels, getattr(own, "value_type", None))
+    return dtype == nw.Object or not is_empty
+
+
+def _can_be(levels: Sequence[Any], kind: Any) -> bool:
+    """Whether levels can be of a type of Arrow; where there is none, text."""
+    if kind is None:
+        return all(isinstance(level, str) for level in levels)
+    import pyarrow as pa
+
+    try:
+        pa.array(levels, type=kind)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _new_column(native: Any, series: Any, cells: list[Any], own: ColumnType) -> Any:
+    """A column of a type that the cells determine, for that of `native` cannot hold them."""
+    import narwhals as nw
+
+    if hasattr(native, "iloc"):
+        return type(native)(cells, index=native.index)
+    try:
+        return nw.new_series("", cells, backend=series.implementation).to_native()
+    except (TypeError, ValueError):
+        label = "" if own.name is None else f"{show(own.name)} "
+        raise DataError(
+            f"column {label}is of type {_native_type(series)}, which cannot hold all of the levels "
+            f"of the fit ({_some(own.levels)}). Convert it to the type that it had there",
+            name=own.name,
+        ) from None
 
 
 def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[np.bool_]) -> Any:
@@ -774,10 +840,13 @@ def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[n
     cells = list(series.to_list())
     is_empty = all(_is_null(cell) for cell in cells)
     cells = _imputed(own, cells, values, imputed)
-    if is_empty and _has_another_type(own, series, is_number):
-        if hasattr(native, "iloc"):
-            return type(native)(cells, index=native.index)
-        return nw.new_series("", cells, backend=series.implementation).to_native()
+    made = [cells[i] for i in np.flatnonzero(imputed).tolist()]
+    if not _can_hold(series, made, is_empty):
+        if is_number and all(isinstance(cell, Real | np.bool_) for cell in made):
+            cells = [nan if _is_null(cell) else float(cell) for cell in cells]
+        return _new_column(native, series, cells, own)
+    if series.dtype.is_integer():  # Arrow makes no integers of truth values
+        cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
     if hasattr(native, "iloc"):
         dtype = native.dtype
         if hasattr(dtype, "categories"):

@@ -40,13 +40,14 @@ def shared_columns(
     code: NDArray[np.intp],
     chosen: NDArray[np.bool_],
 ) -> Columns:
-    """The columns, with maps by the rows (n, d) of each class; code (n,) is the class.
+    """The columns, with maps by the coded rows (n, d + m) of each class; code (n,) is the class.
 
     Maps are chosen anew where `chosen` (d,); elsewhere only their units are.
     """
+    d = len(columns.kinds)  # behind them lie m details
     kinds = tuple(
         _by_class(kind, x, weight, code, free)
-        for kind, x, free in zip(columns.kinds, values.T, chosen.tolist(), strict=True)
+        for kind, x, free in zip(columns.kinds, values.T[:d], chosen.tolist(), strict=True)
     )
     return Columns(kinds)
 
