@@ -20,6 +20,7 @@ from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.details import (
     Bounds,
     Details,
+    are_given,
     censored_where_limited,
     unknown_where_limited,
     without_limits,
@@ -496,7 +497,7 @@ def _detailed(rows: Source, details: Details, bounds: Bounds | None, schema: Sch
         return _DetailedSource(rows, details, schema)
     values, parsed = _parsed(np.asarray(rows.collect(), dtype=np.float64), schema)
     if bounds is not None and parsed is not None:
-        given = ~(np.isnan(bounds[0]) & np.isnan(bounds[1]))
+        given = are_given(bounds)
         bounds = (np.where(given, bounds[0], parsed[0]), np.where(given, bounds[1], parsed[1]))
     bounds = parsed if bounds is None else bounds
     coded = details.checked(values, bounds, weight=rows.weight)

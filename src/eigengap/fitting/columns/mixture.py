@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.columns.classes import shared_columns
-from eigengap.fitting.columns.fit import LEAST_PSI, LOOSEST, LogSlopes, SitePrecisions, SiteProblem
+from eigengap.fitting.columns.fit import LEAST_PSI, LOOSEST, SitePrecisions, SiteProblem, of_values
 from eigengap.fitting.gaussian.problem import EMOptions, Noise, Run, n_patterns
 from eigengap.fitting.mixture.fit import (
     DEFAULT,
@@ -92,10 +92,7 @@ def fit_column_mixture(
         rough = replace(options, tol=max(options.tol, LOOSE), split_merge=0, watch=quiet)
         model = fitted(columns, rough).model
         columns = _by_component(source, ColumnMixture(columns, model), free)
-    fit = fitted(columns, options)
-    slope = source.reduce(partial(LogSlopes.of, columns=columns)).value
-    trace = replace(fit.trace, objective=fit.trace.objective + slope)
-    fit = replace(fit, log_likelihood=fit.log_likelihood + slope, trace=trace)
+    fit = of_values(fitted(columns, options), source, columns)
     plain = ColumnMixture(columns, fit.model)
     patterns = _evidence(source, plain, fit, noise)
     predictive = MixturePredictive.of(fit.model, patterns, fit.component_sum_w)

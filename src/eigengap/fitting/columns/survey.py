@@ -57,10 +57,9 @@ class Survey:
         k, weight = rows_to_draw(source.n_features), source.weight
         if source.n_rows is not None and source.n_rows <= k:
             facts = source.reduce(TableFacts.of)
-            rows = source.map(_with_weight if weight is not None else _values)
-            w = np.ones(len(rows)) if weight is None else rows[:, -1]
-            found = _Look(len(rows), facts, None)
-            return cls._of(found, np.asfortranarray(rows[:, : source.n_features]), w, weight)
+            rows, own = rows_and_weight(source)
+            w = np.ones(len(rows)) if own is None else own
+            return cls._of(_Look(len(rows), facts, None), np.asfortranarray(rows), w, weight)
         draw = Draw(k, SEED) if weight is not None else Draw.among(source.n_rows, k, SEED)
         found = source.reduce(partial(_Look.of, draw=draw))
         if len(found.rows) < min(k, found.n):  # too tight a bound, which is rare
@@ -160,6 +159,14 @@ class _Look:
         assert other.drawn is not None
         drawn = self.drawn.merge(other.drawn)
         return _Look(self.n + other.n, self.facts.merge(other.facts), drawn)
+
+
+def rows_and_weight(source: Source) -> tuple[Array, Array | None]:
+    """All rows of a source (n, d), and their weights (n,)."""
+    if source.weight is None:
+        return source.map(_values), None
+    both = source.map(_with_weight)
+    return both[:, :-1], np.ascontiguousarray(both[:, -1])
 
 
 def _values(block: Block) -> Array:

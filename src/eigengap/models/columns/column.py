@@ -91,9 +91,9 @@ class Column(ABC):
         """(c,) ln |du / dx| of cells that give u: the density of x is that of u times this."""
         return np.zeros(len(x))
 
-    @abstractmethod
     def value(self, mean: Array, cov: Array) -> Array:
         """(c,) what is imputed: the median, or the most probable level of a nominal column."""
+        return self.quantile(0.5, mean, cov)
 
     @abstractmethod
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:

@@ -128,9 +128,6 @@ class ContinuousColumn(Column):
         slope[inner] = self.margin.log_slope(self._off_the_ends(x[inner]))
         return slope
 
-    def value(self, mean: Array, cov: Array) -> Array:
-        return self.quantile(0.5, mean, cov)
-
     def quantile(self, share: float | Array, mean: Array, cov: Array) -> Array:
         if self.limits is None:
             return self._of_u(quantile_of_u(share, mean, cov))

@@ -68,9 +68,6 @@ class CountColumn(Column):
         """A row whose size is not known is predicted as one of size 1."""
         return replace(self, log_size=np.nan_to_num(details[:, 0])) if self.has_size else self
 
-    def value(self, mean: Array, cov: Array) -> Array:
-        return self.quantile(0.5, mean, cov)
-
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """The least count whose cumulative probability reaches the share."""
         m, v = np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG), cov[:, 0, 0]
