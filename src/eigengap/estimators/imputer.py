@@ -23,6 +23,7 @@ from eigengap.estimators.shared.base import (
     check_names,
     keep_features,
     keep_parameters,
+    limited,
     require_count,
     require_names,
     seed_of,
@@ -31,7 +32,6 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
-from eigengap.estimators.shared.mixed import limited
 from eigengap.estimators.shared.sklearn_compat import (
     HasMethods,
     StrOptions,

@@ -21,9 +21,9 @@ from eigengap.estimators.shared.base import (
     like_input,
     map_rows,
     source_of_new,
+    with_kinds,
 )
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.mixed import with_kinds
 from eigengap.estimators.shared.sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.exceptions import SingularModelError
 from eigengap.inference import column_novelty

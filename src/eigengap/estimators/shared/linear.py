@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators.shared.base import (
     NamedComponents,
     as_fitted,
+    limited,
     most_components,
     not_converged,
     progress_of,
@@ -34,7 +35,6 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.mixed import limited
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
