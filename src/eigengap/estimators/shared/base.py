@@ -281,6 +281,11 @@ def check_names(estimator: BaseEstimator, X: Any) -> None:
 # Columns of several kinds ---------------------------------------------------------------------
 
 
+def takes_kinds(columns: Any) -> bool:
+    """Whether the parameter `columns` asks for more than numbers."""
+    return not (isinstance(columns, str) and columns == "numeric")
+
+
 class KindsOfColumns:
     """Base of what takes `columns`; an estimator that does not has the default.
 
@@ -292,7 +297,7 @@ class KindsOfColumns:
 
     @property
     def _takes_kinds(self) -> bool:
-        return not (isinstance(self.columns, str) and self.columns == "numeric")
+        return takes_kinds(self.columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -330,7 +335,7 @@ def limited(estimator: Any, X: Any, lower: Any, upper: Any) -> Any:
     """X with limits of some of its cells, where there are any."""
     if lower is None and upper is None:
         return X
-    if isinstance(estimator.columns, str) and estimator.columns == "numeric":
+    if not takes_kinds(estimator.columns):
         raise ValueError('lower and upper go with columns of several kinds: columns="auto"')
     return with_limits(X, lower, upper)
 

@@ -40,6 +40,7 @@ from eigengap.exceptions import (
 )
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
+from eigengap.inference.intervals import require_level
 from eigengap.inference.novelty import Surprises
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
@@ -323,8 +324,7 @@ class DensityEstimator(KindsOfColumns, AcceptsMissing, Shown, TransformerMixin, 
             Observed values are their own ends.
         """
         check_is_fitted(self, "model_")
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        require_level(level)
         predictive = self._uncertainty()
 
         def ends(rows: Array, *known: Array) -> Array:
