@@ -36,6 +36,7 @@ from eigengap.sources.frames import (
     _column_to_float,
     _own_type,
     eager_frame,
+    labels_of,
     long_columns,
     native_column,
 )
@@ -475,7 +476,7 @@ def contents_of(
 
 def names_of(X: Any) -> tuple[str, ...] | None:
     """Names of the columns of a frame; None unless all of them are text."""
-    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    labels = labels_of(X)
     return tuple(labels) if all(isinstance(label, str) for label in labels) else None
 
 
@@ -488,7 +489,7 @@ def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]
     import narwhals as nw
 
     X = eager_frame(X)
-    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    labels = labels_of(X)
     read: list[tuple[Holds | None, Any]] = []
     for j in range(len(labels)):
         series = nw.from_native(native_column(X, j), series_only=True)

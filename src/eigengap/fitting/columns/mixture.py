@@ -43,7 +43,6 @@ from eigengap.fitting.mixture.fit import (
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Column
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.maps import Margin
 from eigengap.models.columns.mixture import ColumnMixture
@@ -86,7 +85,7 @@ def fit_column_mixture(
         return Fitting(problem, options).fit(K, ranks, largest)
 
     free = np.zeros(len(columns.kinds), dtype=bool) if chosen is None else chosen
-    free = free & [_has_map(kind) for kind in columns.kinds]
+    free = free & [isinstance(k, ContinuousColumn) and not k.has_evidence for k in columns.kinds]
     if K > 1 and free.any():
         quiet = silenced(options.watch)
         rough = replace(options, tol=max(options.tol, LOOSE), split_merge=0, watch=quiet)
@@ -97,10 +96,6 @@ def fit_column_mixture(
     patterns = _evidence(source, plain, fit, noise)
     predictive = MixturePredictive.of(fit.model, patterns, fit.component_sum_w)
     return replace(plain, uncertain=predictive), fit
-
-
-def _has_map(kind: Column) -> bool:
-    return isinstance(kind, ContinuousColumn) and not kind.has_evidence
 
 
 def _by_component(source: Source, model: ColumnMixture, free: NDArray[np.bool_]) -> Columns:

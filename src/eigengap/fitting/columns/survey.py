@@ -54,7 +54,8 @@ class Survey:
     @classmethod
     def of(cls, source: Source) -> Survey:
         """One pass, or two where the rows are few or their number is not known."""
-        k, weight = rows_to_draw(source.n_features), source.weight
+        k = int(np.clip(MOST_CELLS // max(source.n_features, 1), LEAST_ROWS, MOST_ROWS))
+        weight = source.weight
         if source.n_rows is not None and source.n_rows <= k:
             facts = source.reduce(TableFacts.of)
             rows, own = rows_and_weight(source)
@@ -89,10 +90,6 @@ class Survey:
         observed = ~np.isnan(x)
         f = self.frequency
         return ColumnCells(facts, x[observed], None if f is None else f[observed])
-
-
-def rows_to_draw(d: int) -> int:
-    return int(np.clip(MOST_CELLS // max(d, 1), LEAST_ROWS, MOST_ROWS))
 
 
 def unit_of(w: Array) -> float:
