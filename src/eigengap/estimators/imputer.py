@@ -355,7 +355,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             return None, self._behind_columns(MODEL, int(self.n_components), self.columns)
         care = CARE if self.estimator == "thorough" else 1
         seed = seed_of(self.random_state)
-        search = ColumnSearch.of_source(source, table.columns, seed, care)
+        search = ColumnSearch.of(source, table.columns, seed, care)
         found = Behind.of(search, search.ranks(), EMOptions(**self._steps))
         choice = found.choice(search.n_hidden)
         for trial in choice.trials:

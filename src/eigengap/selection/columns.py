@@ -71,7 +71,7 @@ def rank_of_source(
     most: int | None = None,
 ) -> ColumnRanks:
     """The rank, from 0 on and at most `most`, that predicts held-out coded values best."""
-    return ColumnSearch.of_source(source, columns, seed, spec=spec).ranks(most)
+    return ColumnSearch.of(source, columns, seed, spec=spec).ranks(most)
 
 
 class ColumnSearch:
@@ -83,41 +83,29 @@ class ColumnSearch:
     @classmethod
     def of(
         cls,
-        values: Array,
-        columns: Columns,
-        weight: Array | None = None,
-        seed: int = 0,
-        care: int = 1,
-        spec: Specification = FACTOR_ANALYSIS,
-    ) -> ColumnSearch:
-        """With cells held out as `rounds` does; without any where there are too few."""
-        if values.size > LARGEST_SEARCH:  # heavy rows are drawn more often
-            source = ArraySource(values, weight=weight)
-            k = max(LARGEST_SEARCH // values.shape[1], 1)
-            values, weight = source.sample(k, np.random.default_rng(seed)), None
-        # What is known by limits only is never held out.
-        known = ~np.isnan(values[:, : len(columns.kinds)])
-        observed = np.count_nonzero(known, axis=1)
-        if np.sum(observed[observed > 1]) < FEWEST_CELLS:
-            return cls([], 0)
-        return cls.holding_out(values, rounds(known, seed, care), columns, weight, spec)
-
-    @classmethod
-    def of_source(
-        cls,
         source: Source,
         columns: Columns,
         seed: int = 0,
         care: int = 1,
         spec: Specification = FACTOR_ANALYSIS,
     ) -> ColumnSearch:
-        """`of` the rows of a source, of which no more are held in memory than are searched."""
+        """With cells held out as `rounds` does; without any where there are too few.
+
+        No more rows are held in memory than are searched.
+        """
         d = source.n_features
-        if source.observed().rows * d > LARGEST_SEARCH:
-            rows = source.sample(max(LARGEST_SEARCH // d, 1), np.random.default_rng(seed))
-            return cls.of(rows, columns, None, seed, care, spec)
-        rows, weight = rows_and_weight(source)
-        return cls.of(np.ascontiguousarray(rows), columns, weight, seed, care, spec)
+        if source.observed().rows * d > LARGEST_SEARCH:  # heavy rows are drawn more often
+            k = max(LARGEST_SEARCH // d, 1)
+            values, weight = source.sample(k, np.random.default_rng(seed)), None
+        else:
+            values, weight = rows_and_weight(source)
+        # What is known by limits only is never held out.
+        known = ~np.isnan(values[:, : len(columns.kinds)])
+        observed = np.count_nonzero(known, axis=1)
+        if np.sum(observed[observed > 1]) < FEWEST_CELLS:
+            return cls([], 0)
+        values = np.ascontiguousarray(values)
+        return cls.holding_out(values, rounds(known, seed, care), columns, weight, spec)
 
     @classmethod
     def holding_out(

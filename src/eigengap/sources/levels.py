@@ -307,23 +307,19 @@ class Schema:
         """Of some of the columns."""
         return replace(self, columns=tuple(self.columns[j] for j in columns))
 
+    def _with(self, columns: Collection[int], **changes: Any) -> Schema:
+        pairs = enumerate(self.columns)
+        found = (replace(own, **changes) if j in columns else own for j, own in pairs)
+        return replace(self, columns=tuple(found))
+
     def ignoring(self, columns: Collection[int]) -> Schema:
         """With some columns that are not looked at."""
-        changed = (
-            replace(own, holds="other", levels=(), has_limits=False) if j in columns else own
-            for j, own in enumerate(self.columns)
-        )
-        return replace(self, columns=tuple(changed))
+        return self._with(columns, holds="other", levels=(), has_limits=False)
 
     def with_numbers(self, columns: Collection[int]) -> Schema:
         """With some columns, where they hold codes with leading zeros, read as numbers."""
-        changed = (
-            replace(own, holds="numbers", levels=(), note="", has_codes=False)
-            if j in columns and own.has_codes
-            else own
-            for j, own in enumerate(self.columns)
-        )
-        return replace(self, columns=tuple(changed))
+        some = [j for j in columns if self.columns[j].has_codes]
+        return self._with(some, holds="numbers", levels=(), note="", has_codes=False)
 
     @property
     def names(self) -> tuple[str, ...] | None:

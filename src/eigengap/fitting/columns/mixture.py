@@ -44,7 +44,6 @@ from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
 from eigengap.models.columns.continuous import ContinuousColumn
-from eigengap.models.columns.maps import Margin
 from eigengap.models.columns.mixture import ColumnMixture
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
@@ -107,18 +106,10 @@ def _by_component(source: Source, model: ColumnMixture, free: NDArray[np.bool_])
     weight = np.ones(len(rows)) if weight is None else weight
     labels = np.argmax(model.responsibilities(rows), axis=1)
     values = model.columns.values(rows)
-    shared = shared_columns(model.columns, values, weight, labels, free)
-    kinds = list(model.columns.kinds)
-    for j in np.flatnonzero(free).tolist():
-        own, found = kinds[j], shared.kinds[j]
-        assert isinstance(own, ContinuousColumn)
-        assert isinstance(found, ContinuousColumn)
-        known = ~np.isnan(values[:, j])
-        y, w = found.margin.family.forward(values[known, j]), weight[known]
-        centre = float(np.average(y, weights=w))
-        unit = float(np.sqrt(np.average((y - centre) ** 2, weights=w)))  # of all rows, as ever
-        kinds[j] = replace(own, margin=Margin(found.margin.family, centre, unit or 1.0))
-    return Columns(tuple(kinds))
+    families = shared_columns(model.columns, values, weight, labels, free)
+    units = shared_columns(families, values, weight, np.zeros_like(labels), np.zeros_like(free))
+    pairs = zip(model.columns.kinds, units.kinds, free, strict=True)  # units of all rows, as ever
+    return Columns(tuple(found if is_free else own for own, found, is_free in pairs))
 
 
 def _evidence(
