@@ -22,7 +22,7 @@ from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.ordinal import OrdinalColumn
 from eigengap.models.columns.table import Columns
-from eigengap.selection.columns import rank_of_columns
+from eigengap.selection.columns import rank_of_source
 from eigengap.sources import ArraySource, as_source
 
 TIGHT = EMOptions(tol=1e-6)
@@ -153,9 +153,9 @@ def test_the_rank_is_that_of_the_table():
     X[:, ::2] = np.digitize(U[:, ::2], [-1.0, 0.0, 1.0])
     X[rng.random(X.shape) < 0.1] = np.nan
     columns = columns_of(X, (Ordinal(), Continuous()) * 7)
-    found = rank_of_columns(X, columns)
+    found = rank_of_source(as_source(X), columns)
     assert found.chosen == q
-    assert found == rank_of_columns(X, columns)
+    assert found == rank_of_source(as_source(X), columns)
 
 
 # Awkward tables ---------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from eigengap.models.columns.maps import Identity, Margin
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.nominal import NominalColumn
 from eigengap.models.columns.ordinal import OrdinalColumn
-from eigengap.models.columns.others import given_the_others
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -141,15 +140,17 @@ def test_cells_given_the_others_are_those_of_rows_without_them():
     """Exactly where cells give u; by the sites of the others, which saw the cell, elsewhere."""
     for spec, tolerance in (("xxxxx", 1e-8), ("xxxoobbnca", 0.15)):
         columns, model, values = table(spec, 2, 60, np.random.default_rng(5), 0.2)
-        for one in given_the_others(columns, model, values):
+        fitted = ColumnModel(columns, model)
+        for j, own, mean_t, cov_t in fitted.given_the_others(values):
+            cov_u = cov_t + np.diag(model.psi[own])
             without = values.copy()
-            without[:, one.j] = np.nan
-            for _, j, at, mean, cov in ColumnModel(columns, model)._missing(without):
-                if j != one.j:
+            without[:, j] = np.nan
+            for _, k, at, mean, cov, _ in fitted._missing(without):
+                if k != j:
                     continue
                 sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-                assert np.max(np.abs(one.mean[at] - mean) / sd) < tolerance
-                np.testing.assert_allclose(one.cov[at], cov, rtol=tolerance, atol=tolerance)
+                assert np.max(np.abs(mean_t[at] - mean) / sd) < tolerance
+                np.testing.assert_allclose(cov_u[at], cov, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

@@ -23,15 +23,16 @@ from eigengap.estimators.shared.base import (
     check_names,
     keep_features,
     keep_parameters,
+    limited,
     require_count,
     require_names,
     seed_of,
     source_of_new,
+    takes_kinds,
 )
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
-from eigengap.estimators.shared.mixed import limited
 from eigengap.estimators.shared.sklearn_compat import (
     HasMethods,
     StrOptions,
@@ -50,6 +51,7 @@ from eigengap.exceptions import (
 from eigengap.fitting.columns.details import Limited, without_limits
 from eigengap.fitting.columns.kinds import LARGEST, floor_of
 from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.inference.intervals import require_level
 from eigengap.linalg import Array
 from eigengap.models.columns.table import Columns
 from eigengap.runtime.warnings import without
@@ -218,8 +220,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        takes_levels = not (isinstance(self.columns, str) and self.columns == "numeric")
-        tags.input_tags.string = tags.input_tags.categorical = takes_levels
+        tags.input_tags.string = tags.input_tags.categorical = takes_kinds(self.columns)
         return tags
 
     def __init__(
@@ -354,7 +355,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             return None, self._behind_columns(MODEL, int(self.n_components), self.columns)
         care = CARE if self.estimator == "thorough" else 1
         seed = seed_of(self.random_state)
-        search = ColumnSearch.of_source(source, table.columns, seed, care)
+        search = ColumnSearch.of(source, table.columns, seed, care)
         found = Behind.of(search, search.ranks(), EMOptions(**self._steps))
         choice = found.choice(search.n_hidden)
         for trial in choice.trials:
@@ -550,8 +551,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         -------
         low, high : tables of X's type
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        require_level(level)
         if (mixed := self._mixed(X)) is not None:
             low, high = mixed.intervals(X, level)
             return self._adjusted(mixed, X, low), self._adjusted(mixed, X, high)

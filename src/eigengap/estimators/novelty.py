@@ -21,9 +21,10 @@ from eigengap.estimators.shared.base import (
     like_input,
     map_rows,
     source_of_new,
+    takes_kinds,
+    with_kinds,
 )
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.mixed import with_kinds
 from eigengap.estimators.shared.sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.exceptions import SingularModelError
 from eigengap.inference import column_novelty
@@ -148,8 +149,7 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        is_numeric = isinstance(self.columns, str) and self.columns == "numeric"
-        return tags if is_numeric else with_kinds(tags)
+        return with_kinds(tags) if takes_kinds(self.columns) else tags
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -285,7 +285,7 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
         if missing_codes(self.missing_values):
             estimator.set_params(missing_values=self.missing_values)
-        if not isinstance(self.columns, str) or self.columns != "numeric":
+        if takes_kinds(self.columns):
             if "columns" not in estimator.get_params():
                 raise ValueError(
                     f"{type(estimator).__name__} takes numbers only; FactorAnalysis and PPCA take "

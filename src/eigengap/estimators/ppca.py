@@ -7,7 +7,7 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
+from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters, most_components
 from eigengap.estimators.shared.density import NUMERIC_ONLY
 from eigengap.estimators.shared.linear import (
     FitSpec,
@@ -181,4 +181,6 @@ class PPCA(PartialFit, NoisyEstimator):
         # Of complete data the spectrum gives the number that explains a share, without a fit.
         share = float(asked)
         q = fit_pca(source, share, fit_mean=self.fit_mean).U.shape[1]
-        return fit_reaching(share, q, source, partial(fit, source, options=options)), None
+        return fit_reaching(
+            share, q, most_components(source), partial(fit, source, options=options)
+        ), None

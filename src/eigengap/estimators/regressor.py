@@ -20,6 +20,7 @@ from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.fitting.columns.kinds import Kind
+from eigengap.inference.intervals import require_level
 from eigengap.linalg import Array
 from eigengap.models.columns.column import LevelColumn
 from eigengap.models.columns.table import Columns
@@ -152,15 +153,14 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
             warn_of_codes(source)
         warn_of_codes(targets)
         joint, names = _side_by_side(source.collect(), Y), _joint_names(source, targets)
-        how: _Joint = _Numbers(self.scale, names)
+        how: _Joint = _Numbers(k, self.scale, names)
         if table is not None:
-            how = _Kinds(
-                with_targets(table, Y, self.target_kind, source.weight), self.columns, n_targets=k
-            )
+            wider = with_targets(table, Y, self.target_kind, source.weight)
+            how = _Kinds(k, wider, self.columns)
         estimator, errors = self._density(how.scale), None
         if self._adapts:
             dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
-            errors = prediction_errors(partial(self._predictor, how, k), dense, k, source.weight)
+            errors = prediction_errors(partial(self._predictor, how), dense, k, source.weight)
             if errors:
                 estimator.set_params(n_components=best(errors))
         first, last = column(names, d), column(names, d + k - 1)
@@ -188,22 +188,19 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
 
-    def _predictor(self, how: _Joint, k: int, q: int) -> Predict:
+    def _predictor(self, how: _Joint, q: int) -> Predict:
         def predict(training: Array, weight: Array | None, X: Array) -> Array:
             estimator = self._density(how.scale).set_params(**self._loose(q))
             how.fit(estimator, training, weight)
-            return how.moments(estimator, _with_missing(X, k), k)[:, :k]
+            return how.moments(estimator, X)
 
         return predict
 
     @property
     def _how(self) -> _Joint:
         """How the fitted joint model is asked."""
-        return (
-            _Numbers()
-            if self.table_ is None
-            else _Kinds(self.estimator_.table_, n_targets=self.n_targets_)
-        )
+        k = self.n_targets_
+        return _Numbers(k) if self.table_ is None else _Kinds(k, self.estimator_.table_)
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -221,11 +218,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         std : array of the same shape, only if return_std
         """
         check_is_fitted(self, "estimator_")
-        k, moments = self.n_targets_, self._how.moments
-        found = map_rows(
-            self._new(X),
-            lambda rows: moments(self.estimator_, _with_missing(rows, k), k, return_std),
-        )
+        k, moments = self.n_targets_, partial(self._how.moments, self.estimator_)
+        found = map_rows(self._new(X), partial(moments, return_std=return_std))
         tables = [found[:, :k], found[:, k:]] if return_std else [found]
         shaped = [self._shaped(table) for table in tables]
         return tuple(shaped) if return_std else shaped[0]
@@ -246,12 +240,9 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
         low, high : arrays of y's shape, (n_samples,) or (n_samples, n_targets)
         """
         check_is_fitted(self, "estimator_")
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        k, ends = self.n_targets_, self._how.ends
-        found = map_rows(
-            self._new(X), lambda rows: ends(self.estimator_, _with_missing(rows, k), k, level)
-        )
+        require_level(level)
+        k, ends = self.n_targets_, partial(self._how.ends, self.estimator_)
+        found = map_rows(self._new(X), partial(ends, level=level))
         return self._shaped(found[:, :k]), self._shaped(found[:, k:])
 
     def _shaped(self, table: Array) -> Array:
@@ -318,63 +309,61 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
 class _Numbers:
     """The joint table of numbers, and the questions to its model."""
 
+    k: int  # columns of y, the last ones
     scale: bool = True
     names: Names = None
 
     def fit(self, estimator: Any, joint: Rows, weight: Array | None) -> None:
         fit_rows(estimator, joint, self.names, weight=weight)
 
-    def moments(self, estimator: Any, rows: Array, k: int, return_std: bool = False) -> Array:
-        """(n, k) means of the last k columns, and (n, 2 k) their standard deviations too."""
-        imputed = estimator.impute(rows, return_std=return_std)
+    def moments(self, estimator: Any, X: Array, return_std: bool = False) -> Array:
+        """(n, k) means of y given rows of X, and (n, 2 k) their standard deviations too."""
+        imputed = estimator.impute(_with_missing(X, self.k), return_std=return_std)
         tables = imputed if return_std else (imputed,)
-        return np.hstack([table[:, -k:] for table in tables])
+        return np.hstack([table[:, -self.k :] for table in tables])
 
-    def ends(self, estimator: Any, rows: Array, k: int, level: float) -> Array:
-        """(n, 2 k) of the intervals of the last k columns."""
+    def ends(self, estimator: Any, X: Array, level: float) -> Array:
+        """(n, 2 k) of the intervals of y."""
+        rows = _with_missing(X, self.k)
         if hasattr(estimator, "intervals"):
             tables = estimator.intervals(rows, level)
         else:  # of another package, whose deviations are taken for Gaussian
             mean, std = estimator.impute(rows, return_std=True)
             reach = norm.ppf(0.5 + level / 2.0) * std
             tables = mean - reach, mean + reach
-        return np.hstack([table[:, -k:] for table in tables])
+        return np.hstack([table[:, -self.k :] for table in tables])
 
 
 @dataclass(frozen=True)
 class _Kinds:
     """The joint table of columns of several kinds."""
 
+    k: int
     table: CodedTable
     columns: Any = "auto"  # as the user asked for them
     scale: bool = False
-
-    n_targets: int = 1
 
     def fit(self, estimator: Any, joint: Rows, weight: Array | None) -> None:
         rows = ArraySource(self._ordered(joint), weight=weight, names=self.table.used_names)
         estimator.set_params(columns=self.columns)._fit_table(rows, self.table)
 
-    def moments(self, estimator: Any, rows: Array, k: int, return_std: bool = False) -> Array:
-        mean, std = estimator.model_.moments(self._ordered(rows), range(self._first, self._last))
+    def moments(self, estimator: Any, X: Array, return_std: bool = False) -> Array:
+        rows, last = self._ordered(_with_missing(X, self.k)), self._first + self.k
+        mean, std = estimator.model_.moments(rows, range(self._first, last))
         return np.hstack([mean, std]) if return_std else mean
 
-    def ends(self, estimator: Any, rows: Array, k: int, level: float) -> Array:
-        ends = estimator.model_.intervals(self._ordered(rows), level)
-        return np.hstack([end[:, self._first : self._last] for end in ends])
-
-    @property
-    def _last(self) -> int:
-        return len(self.table.columns.kinds)
+    def ends(self, estimator: Any, X: Array, level: float) -> Array:
+        ends = estimator.model_.intervals(self._ordered(_with_missing(X, self.k)), level)
+        return np.hstack([end[:, self._first :] for end in ends])
 
     @property
     def _first(self) -> int:
         """Of the columns of y."""
-        return self._last - self.n_targets
+        return len(self.table.columns.kinds) - self.k
 
     def _ordered(self, rows: Any) -> Array:
         """Values of X, y, and the details of cells, of which X has its own after its values."""
-        x, y = rows[:, : -self.n_targets], rows[:, -self.n_targets :]
+        x, y = rows[:, : -self.k], rows[:, -self.k :]
         return np.hstack([x[:, : self._first], y, x[:, self._first :]])
 
 

@@ -19,7 +19,6 @@ from eigengap.inference.novelty import Explanation, NoveltyStatistics, OddCell, 
 from eigengap.linalg import Array
 from eigengap.models.columns.deviance import deviances
 from eigengap.models.columns.model import ColumnModel
-from eigengap.models.columns.others import given_the_others
 from eigengap.models.gaussian.reference import Reference
 from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import Source
@@ -63,9 +62,9 @@ def _ratios(model: ColumnModel, block: Any) -> NoiseRatio:
         some = slice(start, start + ROWS)
         observed = w[some, None] * (model.columns.encode(values[some]).observed > 0)
         sums[0] += observed.sum(axis=0)
-        for one in given_the_others(model.columns, model.gaussian, values[some]):
-            variance = np.diagonal(one.cov, axis1=1, axis2=2)
-            sums[1, one.own] += np.sum(observed[:, one.own] * variance, axis=0) / psi[one.own]
+        for _, own, _, cov in model.given_the_others(values[some]):
+            variance = np.diagonal(cov, axis1=1, axis2=2) + psi[own]  # of u
+            sums[1, own] += np.sum(observed[:, own] * variance, axis=0) / psi[own]
     return NoiseRatio(*sums)
 
 

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.rotation import rotate
 from eigengap.inference.asymptotics import noise_bias, standard_errors
-from eigengap.inference.intervals import Interval, Intervals
+from eigengap.inference.intervals import Interval, Intervals, require_level
 from eigengap.linalg import Array, procrustes
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
@@ -127,8 +127,7 @@ def confidence_intervals(
     >>> intervals.loadings.covers([[2.0], [1.0], [0.0]]).ravel()
     array([ True,  True,  True])
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    require_level(level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if align not in ALIGNMENTS:

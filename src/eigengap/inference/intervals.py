@@ -136,3 +136,9 @@ class Intervals:
             )
         ]
         return "\n".join([f"Intervals: {self.summary}", *rows])
+
+
+def require_level(level: float) -> None:
+    """Refuse what is no probability of an interval."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")

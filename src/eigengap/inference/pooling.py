@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
+from eigengap.inference.intervals import require_level
 from eigengap.linalg import Array
 
 
@@ -55,8 +56,7 @@ class Pooled:
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of the confidence interval."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        require_level(level)
         reach = student.ppf(0.5 + level / 2.0, self.df) * self.std
         return self.estimate - reach, self.estimate + reach
 

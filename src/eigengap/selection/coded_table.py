@@ -20,6 +20,7 @@ from eigengap.fitting.columns.counts import Sizes
 from eigengap.fitting.columns.details import (
     Bounds,
     Details,
+    are_given,
     censored_where_limited,
     unknown_where_limited,
     without_limits,
@@ -103,10 +104,8 @@ class CodedTable:
         require_unique(schema.names)
         asked = {} if isinstance(asked, str) else asked
         _require_clear(X, asked)
-        wanted = asked_kinds(schema, asked)
-        schema = schema.with_numbers({j for j, kind in wanted.items() if kind.of_numbers})
+        schema, wanted = schema_as_asked(schema, asked)
         _require_values(schema, wanted)
-        schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
         exposures = _exposures(wanted, schema)
         sizes = set(exposures.values())
         ignored = {j for j, kind in wanted.items() if isinstance(kind, Ignored)}
@@ -116,12 +115,9 @@ class CodedTable:
             values = unknown_where_limited(rows.collect(), bounds)
             rows = ArraySource(values, weight=rows.weight, names=rows.names)
         survey = Survey.of(_of_weight(rows))
-        holds = [own.holds for own in schema.columns]
-        n_levels = [len(own.levels) for own in schema.columns]
-        notes = [own.note for own in schema.columns]
-        unasked = [own.holds_unasked for own in schema.columns]
-        kinds = kinds_of(survey, unasked, n_levels, wanted, notes)
-        numbers = {j for j, held in enumerate(holds) if held == "numbers"}
+        held = schema.columns
+        kinds = kinds_of(survey, held, wanted)
+        numbers = {j for j, own in enumerate(held) if own.holds == "numbers"}
         kinds = censored_where_limited(kinds, bounds, numbers - wanted.keys())
         kinds = tuple(  # what is only a size is not in the model
             Ignored("it is a size") if j in sizes - wanted.keys() else kind
@@ -146,7 +142,7 @@ class CodedTable:
             known = _of_weight(source).collect()
         else:
             known = details.coded(*_parsed(survey.rows, schema))
-        learned = learn_columns(rows, survey, kinds, holds, details.cells(known))
+        learned = learn_columns(rows, survey, kinds, held, details.cells(known))
         return cls(schema, kinds, learned, library_of(X), details.sizes), source
 
     def without_names(self) -> CodedTable:
@@ -243,10 +239,12 @@ class CodedTable:
     def numbers(self, X: Any, values: Array, others: Array | float = nan) -> Any:
         """Numbers (n, d) of the columns that are used, as a table of X's columns."""
         X, _ = without_limits(X)
-        full = np.empty((len(values), self.n_features))
+        # In float32 where an array X is, so that outputs are.
+        is_single = library_of(X) is None and getattr(X, "dtype", None) == np.float32
+        full = np.empty((len(values), self.n_features), np.float32 if is_single else np.float64)
         full[:] = others
         full[:, self.used] = values
-        return like(X, _as_given(X, full))
+        return like(X, full)
 
     def deviations(self, X: Any, std: Array) -> Any:
         """Standard deviations (n, d) as `numbers`: NaN for missing levels, which have none.
@@ -500,7 +498,7 @@ def _detailed(rows: Source, details: Details, bounds: Bounds | None, schema: Sch
         return _DetailedSource(rows, details, schema)
     values, parsed = _parsed(np.asarray(rows.collect(), dtype=np.float64), schema)
     if bounds is not None and parsed is not None:
-        given = ~(np.isnan(bounds[0]) & np.isnan(bounds[1]))
+        given = are_given(bounds)
         bounds = (np.where(given, bounds[0], parsed[0]), np.where(given, bounds[1], parsed[1]))
     bounds = parsed if bounds is None else bounds
     coded = details.checked(values, bounds, weight=rows.weight)
@@ -622,12 +620,6 @@ def _of_weight(source: Source) -> Source:
     return source.only(np.flatnonzero(source.weight))
 
 
-def _as_given(X: Any, values: Array) -> NDArray[Any]:
-    """In float32 where an array X is, so that outputs are."""
-    is_single = library_of(X) is None and getattr(X, "dtype", None) == np.float32
-    return values.astype(np.float32) if is_single else values
-
-
 def _used(kinds: tuple[Kind, ...]) -> list[int]:
     return [j for j, kind in enumerate(kinds) if not isinstance(kind, Ignored)]
 
@@ -661,7 +653,14 @@ def _require_clear(X: Any, asked: Mapping[Any, Any]) -> None:
             )
 
 
-def asked_kinds(schema: Schema, asked: Mapping[Any, Any]) -> dict[int, Kind]:
+def schema_as_asked(schema: Schema, asked: Mapping[Any, Any]) -> tuple[Schema, dict[int, Kind]]:
+    """The schema that kinds which are asked for make of a table's own, and the kinds."""
+    wanted = _asked_kinds(schema, asked)
+    schema = schema.with_numbers({j for j, kind in wanted.items() if kind.of_numbers})
+    return schema.in_order({j: kind.order_of for j, kind in wanted.items()}), wanted
+
+
+def _asked_kinds(schema: Schema, asked: Mapping[Any, Any]) -> dict[int, Kind]:
     """Kinds as asked for, by position."""
     found: dict[int, Kind] = {}
     for key, kind in asked.items():

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.columns.bayesian import fit_bayesian_columns
 from eigengap.fitting.columns.fit import FACTOR_ANALYSIS, SiteProblem
+from eigengap.fitting.columns.survey import rows_and_weight
 from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import MOST_PASSES, EMOptions
 from eigengap.linalg import Array
@@ -28,7 +29,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.imputation import rounds
 from eigengap.selection.rank import search_ranks
 from eigengap.selection.rank.choice import Curve, RankChoice, in_words
-from eigengap.sources import ArraySource, Block, Source
+from eigengap.sources import ArraySource, Source
 from eigengap.statistics.expected.gaussian import Parameters
 
 STEPS, LOOSE = 40, 0.02  # most steps of a fit, and the step at which it ends
@@ -69,25 +70,8 @@ def rank_of_source(
     spec: Specification = FACTOR_ANALYSIS,
     most: int | None = None,
 ) -> ColumnRanks:
-    """`rank_of_columns` of a source of coded values."""
-    return ColumnSearch.of_source(source, columns, seed, spec=spec).ranks(most)
-
-
-def _with_weight(block: Block) -> Array:
-    w = np.ones(block.n_rows) if block.weight is None else block.weight
-    return np.column_stack([block.values, w])
-
-
-def rank_of_columns(
-    values: Array,
-    columns: Columns,
-    weight: Array | None = None,
-    seed: int = 0,
-    spec: Specification = FACTOR_ANALYSIS,
-    most: int | None = None,
-) -> ColumnRanks:
-    """The rank, from 0 on and at most `most`, that predicts held-out cells best."""
-    return ColumnSearch.of(values, columns, weight, seed, spec=spec).ranks(most)
+    """The rank, from 0 on and at most `most`, that predicts held-out coded values best."""
+    return ColumnSearch.of(source, columns, seed, spec=spec).ranks(most)
 
 
 class ColumnSearch:
@@ -99,42 +83,29 @@ class ColumnSearch:
     @classmethod
     def of(
         cls,
-        values: Array,
-        columns: Columns,
-        weight: Array | None = None,
-        seed: int = 0,
-        care: int = 1,
-        spec: Specification = FACTOR_ANALYSIS,
-    ) -> ColumnSearch:
-        """With cells held out as `rounds` does; without any where there are too few."""
-        if values.size > LARGEST_SEARCH:  # heavy rows are drawn more often
-            source = ArraySource(values, weight=weight)
-            k = max(LARGEST_SEARCH // values.shape[1], 1)
-            values, weight = source.sample(k, np.random.default_rng(seed)), None
-        # What is known by limits only is never held out.
-        known = ~np.isnan(values[:, : len(columns.kinds)])
-        observed = np.count_nonzero(known, axis=1)
-        if np.sum(observed[observed > 1]) < FEWEST_CELLS:
-            return cls([], 0)
-        return cls.holding_out(values, rounds(known, seed, care), columns, weight, spec)
-
-    @classmethod
-    def of_source(
-        cls,
         source: Source,
         columns: Columns,
         seed: int = 0,
         care: int = 1,
         spec: Specification = FACTOR_ANALYSIS,
     ) -> ColumnSearch:
-        """`of` the rows of a source, of which no more are held in memory than are searched."""
+        """With cells held out as `rounds` does; without any where there are too few.
+
+        No more rows are held in memory than are searched.
+        """
         d = source.n_features
-        if source.observed().rows * d > LARGEST_SEARCH:
-            rows = source.sample(max(LARGEST_SEARCH // d, 1), np.random.default_rng(seed))
-            return cls.of(rows, columns, None, seed, care, spec)
-        both = source.map(_with_weight)
-        weight = None if source.weight is None else np.ascontiguousarray(both[:, -1])
-        return cls.of(np.ascontiguousarray(both[:, :-1]), columns, weight, seed, care, spec)
+        if source.observed().rows * d > LARGEST_SEARCH:  # heavy rows are drawn more often
+            k = max(LARGEST_SEARCH // d, 1)
+            values, weight = source.sample(k, np.random.default_rng(seed)), None
+        else:
+            values, weight = rows_and_weight(source)
+        # What is known by limits only is never held out.
+        known = ~np.isnan(values[:, : len(columns.kinds)])
+        observed = np.count_nonzero(known, axis=1)
+        if np.sum(observed[observed > 1]) < FEWEST_CELLS:
+            return cls([], 0)
+        values = np.ascontiguousarray(values)
+        return cls.holding_out(values, rounds(known, seed, care), columns, weight, spec)
 
     @classmethod
     def holding_out(

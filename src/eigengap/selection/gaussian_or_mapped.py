@@ -160,13 +160,9 @@ class Behind:
     score: float | None = None  # of Bayesian factor analysis, where it was tried
 
     @property
-    def is_bayesian(self) -> bool:
-        return self.label == BAYESIAN
-
-    @property
     def rank(self) -> int | None:
         """None of Bayesian factor analysis, whose fit to the whole table finds its own."""
-        return None if self.is_bayesian else self.n_components
+        return None if self.label == BAYESIAN else self.n_components
 
     @classmethod
     def of(cls, search: ColumnSearch, ranks: ColumnRanks, options: EMOptions) -> Behind:

@@ -5,7 +5,7 @@ Imputed tables come back in the column types of the frame that they came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,6 +38,16 @@ TO_NUMERIC = {
 WIDE = 2.0**31 - 1  # whole numbers up to which a type has to hold what may be drawn
 
 
+def labels_of(X: Any) -> list[Any]:
+    """What an eager frame calls its columns."""
+    return list(X.column_names if hasattr(X, "column_names") else X.columns)
+
+
+def selected(X: Any, names: Iterable[Any]) -> Any:
+    """Some columns of an eager frame."""
+    return X.select(list(names)) if library_of(X) == "pyarrow" else X[list(names)]
+
+
 def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Values (n, d) of a frame, null as NaN, and its column names.
 
@@ -45,7 +55,7 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     None unless all are strings, as in scikit-learn.
     """
     X = eager_frame(X)
-    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    labels = labels_of(X)
     if columns is not None:
         positions = resolve_columns(columns, labels, len(labels))
         if hasattr(X, "iloc"):
@@ -318,7 +328,7 @@ def _by_type(X: Any, holds: Any) -> NDArray[np.bool_] | None:
     import narwhals as nw
 
     X = eager_frame(X)
-    d = len(X.column_names if hasattr(X, "column_names") else X.columns)
+    d = len(labels_of(X))
     columns = [nw.from_native(native_column(X, j), series_only=True) for j in range(d)]
     return np.array([bool(holds(column.dtype, nw)) for column in columns])
 

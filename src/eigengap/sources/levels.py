@@ -39,6 +39,7 @@ from eigengap.sources.frames import (
     holds_whole,
     is_extension,
     is_extension_type,
+    labels_of,
     long_columns,
     native_column,
 )
@@ -309,23 +310,19 @@ class Schema:
         """Of some of the columns."""
         return replace(self, columns=tuple(self.columns[j] for j in columns))
 
+    def _with(self, columns: Collection[int], **changes: Any) -> Schema:
+        pairs = enumerate(self.columns)
+        found = (replace(own, **changes) if j in columns else own for j, own in pairs)
+        return replace(self, columns=tuple(found))
+
     def ignoring(self, columns: Collection[int]) -> Schema:
         """With some columns that are not looked at."""
-        changed = (
-            replace(own, holds="other", levels=(), has_limits=False) if j in columns else own
-            for j, own in enumerate(self.columns)
-        )
-        return replace(self, columns=tuple(changed))
+        return self._with(columns, holds="other", levels=(), has_limits=False)
 
     def with_numbers(self, columns: Collection[int]) -> Schema:
         """With some columns, where they hold codes with leading zeros, read as numbers."""
-        changed = (
-            replace(own, holds="numbers", levels=(), note="", has_codes=False)
-            if j in columns and own.has_codes
-            else own
-            for j, own in enumerate(self.columns)
-        )
-        return replace(self, columns=tuple(changed))
+        some = [j for j in columns if self.columns[j].has_codes]
+        return self._with(some, holds="numbers", levels=(), note="", has_codes=False)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -478,7 +475,7 @@ def contents_of(
 
 def names_of(X: Any) -> tuple[str, ...] | None:
     """Names of the columns of a frame; None unless all of them are text."""
-    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    labels = labels_of(X)
     return tuple(labels) if all(isinstance(label, str) for label in labels) else None
 
 
@@ -491,7 +488,7 @@ def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]
     import narwhals as nw
 
     X = eager_frame(X)
-    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    labels = labels_of(X)
     read: list[tuple[Holds | None, Any]] = []
     for j in range(len(labels)):
         series = nw.from_native(native_column(X, j), series_only=True)

@@ -27,7 +27,6 @@ from eigengap.fitting.columns.kinds import (
     MOST_LEVELS,
     WORDS,
     Censored,
-    Ignored,
     Kind,
     Ordinal,
 )
@@ -363,13 +362,10 @@ def _in_parquet(table: Table, candidates: Sequence[int], asked: Mapping[int, Kin
         elif sources.foreign_kind(kind) is not None:
             aside[j] = str(kind)
     texts = _texts_of_parquet(table, text)
-    limited = tuple(j for j in text if _are_limits(texts[j].counts) and _may_be(asked.get(j)))
+    of_levels = {j for j, kind in asked.items() if kind.word in LEVEL_KINDS}
+    limited = tuple(j for j in text if j not in of_levels and _are_limits(texts[j].counts))
     levels = tuple(j for j in text if j not in limited)
     return Held(levels=levels, limited=limited, aside=aside, texts=texts)
-
-
-def _may_be(asked: Kind | None) -> bool:
-    return asked is None or asked.word not in LEVEL_KINDS
 
 
 def _are_limits(texts: Iterable[str]) -> bool:
@@ -483,15 +479,11 @@ def _kind(part: str) -> tuple[str, Kind]:
             values.append(value_of(one))
     try:
         return name, WORDS[word](*values, **given)
-    except (TypeError, ValueError) as error:
-        raise WrongUsage(f"--kinds {part}: {_reason(word, error)}") from None
-
-
-def _reason(word: str, error: Exception) -> str:
-    if isinstance(error, ValueError):
-        return str(error)
-    wanted = {"bounded": "two bounds, e.g. bounded:0:100"}.get(word, "no such parameters")
-    return f"{word} takes {wanted}"
+    except ValueError as error:
+        raise WrongUsage(f"--kinds {part}: {error}") from None
+    except TypeError:
+        what = "two bounds, e.g. bounded:0:100" if word == "bounded" else "no such parameters"
+        raise WrongUsage(f"--kinds {part}: {word} takes {what}") from None
 
 
 def _order(table: Table, text: str) -> tuple[str, tuple[str, ...]]:
@@ -558,7 +550,3 @@ def reasons(table: Table, most: int | None = None) -> str:
         more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
         parts.append(f"{', '.join(shown)}{more} ({why})")
     return ", ".join(parts)
-
-
-def is_ignored(kind: Kind) -> bool:
-    return isinstance(kind, Ignored)

@@ -68,23 +68,18 @@ class Scores:
         found = self._detector.statistics(rows)
         outlier = np.asarray(found.D2.log_p) < self._detector.offset_
         self._outliers += int(outlier.sum())
-        self._keep(found.D2.log_p, piece)
+        self._keep(found.D2.log_p, piece, rows)
         flags = outlier.astype(np.int64)
         return [score, found.D2.p_value, flags, found.T2.value, found.SPE.value]
 
-    def _keep(self, height: NDArray[Any], piece: Piece) -> None:
-        """The lowest rows so far."""
+    def _keep(self, height: NDArray[Any], piece: Piece, rows: Any) -> None:
+        """The lowest rows so far, as `explain` of the detector takes several."""
+        of = piece.values if isinstance(rows, ArraySource) else rows
         for i in map(int, np.argsort(height)[:WORST]):
             ids = [as_text(piece.columns.column(j)[i].as_py()) for j in self._table.ids]
-            self._worst.append((float(height[i]), piece.start + i, self._row(piece, i), ids))
+            row = of.slice(i, 1) if isinstance(of, pa.Table) else of[i]
+            self._worst.append((float(height[i]), piece.start + i, row, ids))
         self._worst = sorted(self._worst, key=lambda entry: entry[:2])[:WORST]
-
-    def _row(self, piece: Piece, i: int) -> Any:
-        """One row, as `explain` of the detector takes several."""
-        rows = given(self._model, piece, self._table)
-        if isinstance(rows, pa.Table):
-            return rows.slice(i, 1)
-        return piece.values[i] if isinstance(rows, ArraySource) else rows[i]
 
     def _predicted(self, piece: Piece) -> Any:
         found = np.asarray(self._model.predict(given(self._model, piece, self._table)))

@@ -26,11 +26,10 @@ from eigengap.cli.tables.kinds import (
     NAMES,
     asked_kinds,
     held,
-    is_ignored,
     require_orders,
     written,
 )
-from eigengap.fitting.columns.kinds import Kind
+from eigengap.fitting.columns.kinds import Ignored, Kind
 from eigengap.sources import quote
 
 MOST_ASIDE = 8  # columns that a message lists
@@ -220,7 +219,7 @@ def open_table(given: str, path: str, choice: Choice, takes_levels: bool = False
 
 def _with_kinds(table: Table, asked: dict[int, Kind], takes_levels: bool, are_named: bool) -> Table:
     """The table with the features that a model can use, the others set aside."""
-    wanted = {j: kind for j, kind in asked.items() if not is_ignored(kind)}
+    wanted = {j: kind for j, kind in asked.items() if not isinstance(kind, Ignored)}
     ignored = {j: "as asked" for j in asked if j not in wanted}
     candidates = [j for j in table.features if j not in ignored]
     found = held(table, candidates, wanted, are_named, takes_levels)

@@ -22,7 +22,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _get_feature_names,
 )
 from eigengap.exceptions import OverflowingCellError
-from eigengap.fitting.columns.details import without_limits
+from eigengap.fitting.columns.details import Limited, with_limits
 from eigengap.fitting.gaussian.problem import LOST_IN_SUMS, GaussianFit
 from eigengap.fitting.optimise.loop import Checkpointer, Silent, Watch
 from eigengap.linalg import Array
@@ -160,7 +160,7 @@ class NamedComponents:
 def keep_features(estimator: BaseEstimator, X: Any, source: Source | CodedTable) -> None:
     """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
     names: Any = source.names
-    X, _ = without_limits(X)
+    X = _without_limits(X)
     if in_memory_table(X):
         require_unique(names)
         with _printable():
@@ -175,10 +175,14 @@ def keep_features(estimator: BaseEstimator, X: Any, source: Source | CodedTable)
 def require_names(X: Any) -> None:
     """scikit-learn's refusal of names that are none, before the work."""
     with _printable():
-        table = without_limits(X)[0]
+        table = _without_limits(X)
         if hasattr(table, "iloc") and hasattr(table, "columns"):  # narwhals has words of its own
             require_unique(tuple(map(str, table.columns)))
         _get_feature_names(table)
+
+
+def _without_limits(X: Any) -> Any:
+    return X.table if isinstance(X, Limited) else X
 
 
 @contextmanager
@@ -271,7 +275,69 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
 def check_names(estimator: BaseEstimator, X: Any) -> None:
     """Refuse a table in memory whose columns are not those of the fit, before it is read."""
     with _printable():
-        validate_data(estimator, without_limits(X)[0], reset=False, skip_check_array=True)
+        validate_data(estimator, _without_limits(X), reset=False, skip_check_array=True)
+
+
+# Columns of several kinds ---------------------------------------------------------------------
+
+
+def takes_kinds(columns: Any) -> bool:
+    """Whether the parameter `columns` asks for more than numbers."""
+    return not (isinstance(columns, str) and columns == "numeric")
+
+
+class KindsOfColumns:
+    """Base of what takes `columns`; an estimator that does not has the default.
+
+    `_takes_kinds` decides how a table is fitted, `table_` how new ones are read.
+    """
+
+    columns: Any = "numeric"
+    table_: CodedTable | None = None  # of a fit with columns other than "numeric"
+
+    @property
+    def _takes_kinds(self) -> bool:
+        return takes_kinds(self.columns)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        return with_kinds(tags) if self._takes_kinds else tags
+
+    @property
+    def kinds_(self) -> dict[Any, str]:
+        """The kind of every column; only where `columns` is not "numeric"."""
+        return self._table("kinds_").described()
+
+    @property
+    def levels_(self) -> dict[Any, tuple[Any, ...]]:
+        """The levels of every column that has some, in the order of `level_probabilities`."""
+        return self._table("levels_").levels()
+
+    @property
+    def underlying_names_(self) -> tuple[str, ...]:
+        """Names of the Gaussian variables behind the columns: the rows of `loadings_`."""
+        return self._table("underlying_names_").underlying_names
+
+    def _table(self, name: str) -> CodedTable:
+        if self.table_ is None:
+            raise AttributeError(f'{name} goes with columns other than "numeric"')
+        return self.table_
+
+
+def with_kinds(tags: Any) -> Any:
+    """scikit-learn's tags of what takes columns of several kinds, which are dense."""
+    tags.input_tags.sparse = False
+    tags.input_tags.string = tags.input_tags.categorical = True
+    return tags
+
+
+def limited(estimator: Any, X: Any, lower: Any, upper: Any) -> Any:
+    """X with limits of some of its cells, where there are any."""
+    if lower is None and upper is None:
+        return X
+    if not takes_kinds(estimator.columns):
+        raise ValueError('lower and upper go with columns of several kinds: columns="auto"')
+    return with_limits(X, lower, upper)
 
 
 # Rows -----------------------------------------------------------------------------------------

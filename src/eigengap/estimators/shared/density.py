@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
+    KindsOfColumns,
     checkpointed,
     coded_of_new,
     keep_features,
@@ -29,7 +30,6 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.mixed import LevelProbabilities
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import (
     ConstantColumnWarning,
@@ -40,6 +40,7 @@ from eigengap.exceptions import (
 )
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
+from eigengap.inference.intervals import require_level
 from eigengap.inference.novelty import Surprises
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
@@ -71,7 +72,7 @@ MOST_GROUPS = 5  # of columns that one warning lists
 _PREPARED: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
 
 
-class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
+class DensityEstimator(KindsOfColumns, AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     """Base class of estimators whose `model_` is a density.
 
     With `columns` other than "numeric" rows are coded by `table_`, and `model_` is one of coded
@@ -323,8 +324,7 @@ class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMix
             Observed values are their own ends.
         """
         check_is_fitted(self, "model_")
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        require_level(level)
         predictive = self._uncertainty()
 
         def ends(rows: Array, *known: Array) -> Array:
@@ -332,6 +332,20 @@ class DensityEstimator(LevelProbabilities, AcceptsMissing, Shown, TransformerMix
 
         low, high = np.hsplit(self._map(X, ends, cell_sd), 2)
         return self._like(X, low), self._like(X, high)
+
+    def level_probabilities(self, X: Any) -> dict[Any, Array]:
+        """Probabilities of the levels of each column that has levels, by column: (n_samples, K).
+
+        The order of the levels is that of `levels_`; an observed level has probability 1. Only
+        where `columns` is not "numeric".
+        """
+        check_is_fitted(self)
+        if self.table_ is None:
+            raise ValueError('columns="numeric" knows no levels; fit with columns="auto"')
+        found = self._map(X, self.model_.probabilities)
+        levels = self.table_.levels()
+        ends = np.cumsum([len(each) for each in levels.values()])
+        return dict(zip(levels, np.split(found, ends, axis=1), strict=False))
 
     def explain(self, X: Any, *, cell_sd: Any = None) -> Surprises:
         """How improbable each observed value is given the other observed values of its row.

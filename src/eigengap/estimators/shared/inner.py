@@ -14,6 +14,7 @@ from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
+    KindsOfColumns,
     coded_of_new,
     keep_features,
     require_names,
@@ -21,7 +22,6 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.linear import LOOSE
-from eigengap.estimators.shared.mixed import KindsOfColumns
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array

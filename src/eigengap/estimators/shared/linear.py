@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from numbers import Integral
-from typing import Any, Self
+from operator import itemgetter
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators.shared.base import (
     NamedComponents,
     as_fitted,
+    limited,
     most_components,
     not_converged,
     progress_of,
@@ -34,7 +36,6 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.mixed import limited
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
@@ -367,7 +368,7 @@ def ways_to_noise(q: int, rows: float) -> str:
 
 LOOSE = 1e-3  # tolerance of fits that only compare ranks: they hardly change place from there on
 
-Fit = Callable[[int], GaussianFit]  # of q components
+T = TypeVar("T")  # a fit of q components
 Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen
 SolvedColumns = tuple[ColumnModel, GaussianFit, RankChoice | None]
 
@@ -392,12 +393,9 @@ def fit_asked(
     if isinstance(asked, str):
         choice = automatic_rank(source, fit_mean=fit_mean, most=most)
         return fit(source, choice.n_components, options=options), choice
-    loose = loosened(options)
-    share = float(asked)
-    q = rank_for_fraction(
-        lambda q: explained(fit(source, q, options=loose)), share, most_components(source)
-    )
-    return fit_reaching(share, q, source, lambda q: fit(source, q, options=options)), None
+    loose, share, most = loosened(options), float(asked), most_components(source)
+    q = rank_for_fraction(lambda q: explained(fit(source, q, options=loose)), share, most)
+    return fit_reaching(share, q, most, lambda q: fit(source, q, options=options)), None
 
 
 def fit_columns_asked(
@@ -421,10 +419,7 @@ def fit_columns_asked(
         most = int(min(source.observed().count, columns.width))
         share, loose = float(asked), loosened(options)
         q = rank_for_fraction(lambda q: explained(fit(q, loose)[1]), share, most)
-        model, found = reaching(fit, lambda each: explained(each[1]), q, share, most)
-        if explained(found) < share:
-            warn(out_of_reach(share, found), UserWarning)
-        return model, found, None
+        return *fit_reaching(share, q, most, fit, itemgetter(1)), None
     if isinstance(asked, str):
         choice = rank_of_source(source, columns, seed, spec).choice()
     q = int(asked) if choice is None else choice.n_components
@@ -454,23 +449,27 @@ def loosened(options: EMOptions) -> EMOptions:
     return replace(options, tol=max(options.tol, LOOSE), n_init=1, watch=silenced(options.watch))
 
 
-def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
-    """The fit of q components, or of as many more as that share of the variance takes.
+def fit_reaching(
+    share: float,
+    q: int,
+    most: int,
+    fit: Callable[[int], T],
+    of: Callable[[T], GaussianFit] = lambda found: found,  # type: ignore[assignment, return-value]
+) -> T:
+    """The fit of q components, or of as many more, up to `most`, as that share takes.
 
     q comes from loose fits, which may fall short of it. Warns where the share is out of reach.
     """
-    found = reaching(fit, explained, q, share, most_components(source))
-    if explained(found) < share and found.spectrum.total > 0.0:
-        warn(out_of_reach(share, found), UserWarning)
+    found = reaching(fit, lambda each: explained(of(each)), q, share, most)
+    last = of(found)
+    if explained(last) < share and last.spectrum.total > 0.0:
+        warn(
+            f"{words().parameter('n_components', f'{share:g}')} of the variance is out of reach: "
+            f"{counted(last.model.q, 'component', 'explain')} {explained(last):.3g}, and rows and "
+            "columns allow no more",
+            UserWarning,
+        )
     return found
-
-
-def out_of_reach(share: float, found: GaussianFit) -> str:
-    return (
-        f"{words().parameter('n_components', f'{share:g}')} of the variance is out of reach: "
-        f"{counted(found.model.q, 'component', 'explain')} {explained(found):.3g}, and rows and "
-        "columns allow no more"
-    )
 
 
 def explained(fit: GaussianFit) -> float:

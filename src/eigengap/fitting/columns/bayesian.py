@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from eigengap.fitting.columns.fit import LogSlopes, SiteProblem, with_dispersions
+from eigengap.fitting.columns.fit import SiteProblem, of_values, with_dispersions
 from eigengap.fitting.gaussian.bayesian import (
     BROAD,
     FEW,
@@ -77,13 +77,7 @@ def fit_bayesian_columns(
     learned = with_dispersions(source, ColumnModel(columns, fit.model))
     if learned is not columns:
         columns, fit = learned, fitted(learned)
-    slope = source.reduce(partial(LogSlopes.of, columns=columns)).value
-    fit = replace(
-        fit,
-        log_likelihood=fit.log_likelihood + slope,
-        elbo=fit.elbo + slope,
-        trace=replace(fit.trace, objective=fit.trace.objective + slope),
-    )
+    fit = of_values(fit, source, columns)
     return ColumnModel(columns, fit.model, fit.bayesian), fit
 
 

@@ -12,24 +12,26 @@ does.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from math import inf, log, pi
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
 from eigengap.fitting.columns.learn import (
     FEWEST_RANKS,
     MOST_KNOTS,
     PER_KNOT,
-    POWERS,
+    QUARTILES,
+    best_of,
     candidates,
     is_rejected,
+    power_family,
 )
 from eigengap.linalg import Array
 from eigengap.models.columns.continuous import ContinuousColumn, Limits, quantile_between
-from eigengap.models.columns.maps import Family, Margin, YeoJohnson
+from eigengap.models.columns.maps import Family, Margin
 from eigengap.models.gaussian.evidence import truncated
 
 MOST_STEPS, SETTLED = 2000, 1e-7  # of the self-consistent iteration, and the change that ends it
@@ -52,14 +54,21 @@ def censored_column(
         raise ValueError("neither a value nor a limit to learn a column from")
     step = 1.0 if len(values) and np.all(values == np.round(values)) else 0.0
     known = np.concatenate([values, *(x[np.isfinite(x)] for x in limits)])
-    found = [
-        (_standard(each, values, limits), price)
-        for each, price in candidates(
-            known, family, lower, upper, partial(_power_of, values, limits)
-        )
-    ]
     n = len(values) + len(limits.lower)
-    margin = max(found, key=lambda f: f[0][1] - f[1] * log(n) / 2.0)[0][0]
+
+    @cache
+    def standard(of: Family) -> tuple[Margin, float]:
+        return _standard(of, values, limits)
+
+    def log_likelihood(of: Family) -> float:
+        return standard(of)[1]
+
+    def power() -> Family:
+        spread = float(np.std(known)) or 1.0
+        return power_family(np.quantile(known, QUARTILES), spread, log_likelihood)
+
+    chosen = best_of(candidates(known, family, lower, upper, power), log_likelihood, n)
+    margin = standard(chosen)[0]
     if family in ("auto", "rank") and len(values) >= FEWEST_RANKS:
         scores = np.concatenate([margin.forward(values), _spread(margin, limits)])
         if family == "rank" or is_rejected(scores):
@@ -98,21 +107,6 @@ def _standard(family: Family, values: Array, limits: Limits) -> tuple[Margin, fl
     centre, log_unit = best.x
     unit = scale * float(np.exp(log_unit))
     return Margin(family, guess + scale * float(centre), unit), -float(best.fun)
-
-
-def _power_of(values: Array, limits: Limits) -> YeoJohnson:
-    """Yeo and Johnson's family about the median of values and limits."""
-    known = np.concatenate([values, *(x[np.isfinite(x)] for x in limits)])
-    q1, centre, q3 = np.quantile(known, [0.25, 0.5, 0.75])
-    unit = float(q3 - q1) / 1.349 or float(np.std(known)) or 1.0
-
-    def of(power: float) -> YeoJohnson:
-        return YeoJohnson(power, float(centre), unit)
-
-    found = minimize_scalar(
-        lambda p: -_standard(of(p), values, limits)[1], bounds=POWERS, method="bounded"
-    )
-    return of(float(found.x))
 
 
 def _spread(margin: Margin, limits: Limits) -> Array:

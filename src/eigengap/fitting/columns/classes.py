@@ -15,20 +15,25 @@ as they are in all rows: of one column of levels,
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, log
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
+from eigengap.fitting.columns.learn import (
+    QUARTILES,
+    ROUNDING,
+    Weighted,
+    best_of,
+    candidates,
+    power_family,
+)
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
 from eigengap.models.columns.continuous import ContinuousColumn
-from eigengap.models.columns.maps import Family, Identity, Log, Margin, YeoJohnson
+from eigengap.models.columns.maps import Family, Identity, Margin
 from eigengap.models.columns.table import Columns
 
-ROUNDING = 1e-12  # of a share of weights
-POWERS = (0.0, 2.0)  # of Yeo and Johnson's family
 PSEUDO = 1.0  # observations of each column that a class gets besides its own
 MOST_VALUES = 20  # of a count, or of a column with atoms, over which they are spread
 
@@ -67,27 +72,21 @@ def _family(x: Array, weight: Array, code: NDArray[np.intp]) -> Family:
     """The family of the largest likelihood, at a price of ln(n) / 2 for a parameter."""
     order = np.argsort(x, kind="stable")
     below = np.cumsum(weight[order]) / np.sum(weight)
-    at = np.searchsorted(below, np.array([0.25, 0.5, 0.75]) * (1.0 - ROUNDING))
-    q1, centre, q3 = x[order][at]  # as if a row were there as often as it counts
-    variance = np.average((x - np.average(x, weights=weight)) ** 2, weights=weight)
-    spread = float(q3 - q1) / 1.349 or float(np.sqrt(variance))
-    some = _varying(x, code)[code]  # a class of one value has no variance to be judged by
-    if not spread > 0.0 or not some.any():
+    at = np.searchsorted(below, QUARTILES * (1.0 - ROUNDING))
+    quartiles = x[order][at]  # as if a row were there as often as it counts
+    varying = _varying(x, code)[code]  # a class of one value has no variance to be judged by
+    if not varying.any():
         return Identity()
-    price, least = log(float(np.sum(weight))) / 2.0, np.min(x)
-    x, weight, code = x[some], weight[some], code[some]
+    some = x[varying], weight[varying], code[varying]
 
-    def power_family(power: float) -> YeoJohnson:
-        return YeoJohnson(float(power), float(centre), spread)
+    def log_likelihood(family: Family) -> float:
+        return _log_likelihood(family, *some)
 
-    def misfit(power: float) -> float:
-        return -_log_likelihood(power_family(power), x, weight, code)
+    def power() -> Family:
+        return power_family(quartiles, Weighted(x, weight).sd, log_likelihood)
 
-    found = minimize_scalar(misfit, bounds=POWERS, method="bounded")
-    candidates: list[tuple[Family, int]] = [(Identity(), 0), (power_family(found.x), 1)]
-    if least > 0.0:
-        candidates.append((Log(), 1))
-    return max(candidates, key=lambda c: _log_likelihood(c[0], x, weight, code) - c[1] * price)[0]
+    found = candidates(x, "auto", -inf, inf, power)
+    return best_of(found, log_likelihood, float(np.sum(weight)))
 
 
 def _varying(x: Array, code: NDArray[np.intp]) -> NDArray[np.bool_]:

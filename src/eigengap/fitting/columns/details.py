@@ -144,54 +144,43 @@ class Details:
 
     def _require_limits(self, bounds: Bounds, start: int) -> None:
         lower, upper = bounds
-        given = _are_given(bounds)
+        given = are_given(bounds)
         for j in np.flatnonzero(given.any(axis=0)).tolist():
             if j not in self.used or not self.kinds[j].takes_limits:
                 row = start + int(np.argmax(given[:, j]))
-                raise self._refused(
-                    row,
-                    j,
-                    f"row {row} has a limit in column {{}}, which is {self.kinds[j].word}. Make it "
-                    "Censored() in the columns= of the fit",
+                raise DataError(
+                    f"row {row} has a limit in column {column(self.labels, j)}, which is "
+                    f"{self.kinds[j].word}. Make it Censored() in the columns= of the fit",
+                    row=row,
+                    column=j,
+                    name=self._name(j),
                 )
-        for end, name in ((lower, "lower"), (upper, "upper")):
-            large = np.argwhere(np.abs(end) > LARGEST)
-            if len(large):
-                i, j = large[0].tolist()
-                raise self._refused(
-                    start + i,
-                    j,
-                    f"the {name} limit {end[i, j]:g} at row {start + i}, column {{}}, is too large "
-                    "to be squared; leave it out (NaN), or divide the column by a constant",
-                    float(end[i, j]),
-                )
-        crossed = np.argwhere(lower > upper)
-        if len(crossed):
-            i, j = crossed[0].tolist()
-            raise self._refused(
-                start + i,
-                j,
-                f"the lower limit {lower[i, j]:g} at row {start + i}, column {{}}, exceeds the "
-                f"upper limit {upper[i, j]:g}",
-                float(lower[i, j]),
-            )
-        least = [kind.least if isinstance(kind, Censored) else -inf for kind in self.kinds]
-        outside = np.argwhere(upper <= least)
-        if len(outside):
-            i, j = outside[0].tolist()
-            raise self._refused(
-                start + i,
-                j,
-                f"the upper limit {upper[i, j]:g} at row {start + i}, column {{}}, leaves no "
-                f"value: those of the column are larger than {least[j]:g}. Give it another "
+        least = np.array(
+            [kind.least if isinstance(kind, Censored) else -inf for kind in self.kinds]
+        )
+        large = "is too large to be squared; leave it out (NaN), or divide the column by a constant"
+        for bad, end, limits, what in (
+            (np.abs(lower) > LARGEST, "lower", lower, large),
+            (np.abs(upper) > LARGEST, "upper", upper, large),
+            (lower > upper, "lower", lower, "exceeds the upper limit {upper:g}"),
+            (
+                upper <= least,
+                "upper",
+                upper,
+                "leaves no value: those of the column are larger than {least:g}. Give it another "
                 "transform, or make the cell missing",
-                float(upper[i, j]),
-            )
-
-    def _refused(self, row: int, j: int, text: str, value: float | None = None) -> DataError:
-        """The error, with the column's name in the place that the text leaves for it."""
-        text = text.format(column(self.labels, j))
-        return DataError(text, row=row, column=j, name=self._name(j), value=value)
+            ),
+        ):
+            if bad.any():
+                i, j = np.argwhere(bad)[0].tolist()
+                raise DataError(
+                    f"the {end} limit {limits[i, j]:g} at row {start + i}, column "
+                    f"{column(self.labels, j)}, {what.format(upper=upper[i, j], least=least[j])}",
+                    row=start + i,
+                    column=j,
+                    name=self._name(j),
+                    value=float(limits[i, j]),
+                )
 
     def _require_sizes(
         self, values: Array, j: int, start: int, present: NDArray[np.bool_] | None
@@ -307,7 +296,7 @@ def without_limits(X: Any) -> tuple[Any, Bounds | None]:
 
 def unknown_where_limited(rows: Array, bounds: Bounds) -> Array:
     """Coded rows (n, d), with what their limits say in place of values."""
-    values, given = rows.copy(), _are_given(bounds)
+    values, given = rows.copy(), are_given(bounds)
     exact = np.where(bounds[0] == bounds[1], bounds[0], np.nan)
     values[:, : given.shape[1]][given] = exact[given]
     return values
@@ -322,7 +311,7 @@ def censored_where_limited(
     of numbers whose kinds are not.
     """
     found = list(kinds)
-    limited = [] if bounds is None else np.flatnonzero(_are_given(bounds).any(axis=0)).tolist()
+    limited = [] if bounds is None else np.flatnonzero(are_given(bounds).any(axis=0)).tolist()
     for j in limited:
         kind = kinds[j]
         if type(kind) is Continuous:
@@ -332,6 +321,6 @@ def censored_where_limited(
     return tuple(found)
 
 
-def _are_given(bounds: Bounds) -> NDArray[np.bool_]:
+def are_given(bounds: Bounds) -> NDArray[np.bool_]:
     """(c, d) cells that have a limit."""
     return np.array(~(np.isnan(bounds[0]) & np.isnan(bounds[1])), dtype=bool)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from eigengap.fitting.columns.counts import MOST_CELLS, learned_dispersion
+from eigengap.fitting.gaussian.bayesian import BayesianFit
 from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
@@ -29,6 +30,7 @@ from eigengap.fitting.gaussian.problem import (
     spectrum_of,
 )
 from eigengap.fitting.gaussian.start import Starts, spectral_start
+from eigengap.fitting.mixture.fit import MixtureFit
 from eigengap.fitting.optimise.em import Mapped
 from eigengap.linalg import Array
 from eigengap.models.columns.count import CountColumn
@@ -89,9 +91,7 @@ def fit_column_model(
     learned = with_dispersions(source, ColumnModel(columns, fit.model))
     if learned is not columns:
         columns, fit = learned, fit_columns(source, learned, q, options, spec)
-    slope = source.reduce(partial(LogSlopes.of, columns=columns)).value
-    trace = replace(fit.trace, objective=fit.trace.objective + slope)
-    fit = replace(fit, log_likelihood=fit.log_likelihood + slope, trace=trace)
+    fit = of_values(fit, source, columns)
     sites = source.reduce(partial(SitePrecisions.of, model=ColumnModel(columns, fit.model)))
     k = min(n_patterns(columns.width, q), source.observed().rows)
     rows = source.sample(k, np.random.default_rng(0))
@@ -102,6 +102,17 @@ def fit_column_model(
     return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern)), fit
 
 
+Fit = TypeVar("Fit", GaussianFit, BayesianFit, MixtureFit)
+
+
+def of_values(fit: Fit, source: Source, columns: Columns) -> Fit:
+    """The fit of u, with what the maps of the columns add to its likelihood."""
+    slope = source.reduce(partial(LogSlopes.of, columns=columns)).value
+    trace = replace(fit.trace, objective=fit.trace.objective + slope)
+    fit = replace(fit, log_likelihood=fit.log_likelihood + slope, trace=trace)
+    return replace(fit, elbo=fit.elbo + slope) if isinstance(fit, BayesianFit) else fit
+
+
 def with_dispersions(source: Source, model: ColumnModel) -> Columns:
     """The columns, those of counts with the dispersions that the model repays; else as they are."""
     kinds = list(model.columns.kinds)
@@ -110,12 +121,11 @@ def with_dispersions(source: Source, model: ColumnModel) -> Columns:
         return model.columns
     k = min(MOST_CELLS, source.observed().rows)
     rows = source.sample(k, np.random.default_rng(0))
-    for j in at:
+    for j, _, mean, cov in model.given_the_others(rows, at):
         known = ~np.isnan(rows[:, j])
         log_size = model.columns.details(rows, j)[known]
         sizes = log_size[:, 0] if log_size.shape[1] else None
-        mean, variance = (part[known] for part in model.cavity(rows, j))
-        found = learned_dispersion(rows[known, j], sizes, mean, variance)
+        found = learned_dispersion(rows[known, j], sizes, mean[known, 0], cov[known, 0, 0])
         kinds[j] = replace(kinds[j], dispersion=found)  # type: ignore[call-arg]
     changed = any(kinds[j].shape < inf for j in at)
     return Columns(tuple(kinds)) if changed else model.columns

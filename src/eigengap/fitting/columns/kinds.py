@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ from eigengap.sources.wording import column as label_of
 from eigengap.statistics.column_facts import MOST_VALUES, ColumnFacts
 from eigengap.wording import words
 
-Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
+if TYPE_CHECKING:
+    from eigengap.sources.levels import ColumnType
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
 LARGEST = 1e150  # of a number: sums of squares stay below 1e308
@@ -419,27 +420,19 @@ WORDS: Mapping[str, type[Kind]] = {
 
 def kinds_of(
     survey: Survey,  # of values (n, d), codes of levels
-    holds: Sequence[Holds],
-    n_levels: Sequence[int],
-    asked: Mapping[int, Kind | str] | None = None,
-    notes: Sequence[str] | None = None,  # why a column is not used, where its schema knows
+    columns: Sequence[ColumnType],  # of each of the d columns, as a `Schema` has them
+    asked: Mapping[int, Kind] | None = None,
 ) -> tuple[Kind, ...]:
     """The kind of every column: as asked for, else by what it holds."""
     asked = {} if asked is None else asked
-    notes = [""] * len(holds) if notes is None else notes
-    found = []
-    for j, facts in enumerate(survey.facts[: len(holds)]):
-        wanted: Any = asked.get(j)
-        if isinstance(wanted, str):
-            wanted = WORDS[wanted]()
-        own = (holds[j], n_levels[j], notes[j])
-        found.append(_automatic(facts, *own) if wanted is None else wanted)
-    return tuple(found)
+    pairs = enumerate(zip(survey.facts, columns, strict=False))
+    return tuple(asked.get(j) or _automatic(*pair) for j, pair in pairs)
 
 
-def _automatic(facts: ColumnFacts, held: Holds, n_levels: int, note: str) -> Kind:
+def _automatic(facts: ColumnFacts, own: ColumnType) -> Kind:
+    held, n_levels = own.holds_unasked, len(own.levels)
     if held == "other":
-        return Ignored(note or NO_VALUES)
+        return Ignored(own.note or NO_VALUES)
     if held == "truth":
         return Binary()
     if held != "numbers":
@@ -447,7 +440,7 @@ def _automatic(facts: ColumnFacts, held: Holds, n_levels: int, note: str) -> Kin
             return Binary()
         if n_levels > MOST_LEVELS or facts.total < FEWEST_PER_LEVEL * n_levels:
             names = f"{n_levels} different values in {facts.n} rows are names, not levels"
-            return Ignored(note or names)
+            return Ignored(own.note or names)
         return Ordinal() if held == "ordered" else Nominal()
     different = facts.values
     if different is None or not REPEATED * len(different) <= facts.total:
@@ -463,7 +456,7 @@ def learn_columns(
     source: Source,
     survey: Survey,
     kinds: Sequence[Kind],
-    holds: Sequence[Holds],
+    columns: Sequence[ColumnType],
     detailed: Mapping[int, tuple[Array, Array]] | None = None,
 ) -> Columns:
     """The fitted columns of a source of coded values; those that are ignored are left out.
@@ -472,7 +465,7 @@ def learn_columns(
     ----------
     source : blocks of coded values (c, d)
     survey : `Survey.of(source)`
-    kinds, holds : of each of the d columns, as `kinds_of` and a `Schema` have them
+    kinds, columns : of each of the d columns, as `kinds_of` and a `Schema` have them
     detailed : values and details of the cells of columns that have some
 
     Raises
@@ -481,7 +474,7 @@ def learn_columns(
         Where a column has no observed value, or one that its kind cannot hold.
     """
     found = []
-    for j, (kind, held) in enumerate(zip(kinds, holds, strict=True)):
+    for j, (kind, held) in enumerate(zip(kinds, (own.holds for own in columns), strict=True)):
         if isinstance(kind, Ignored):
             continue
         facts = survey.facts[j]
@@ -495,8 +488,7 @@ def learn_columns(
             raise DataError(
                 f"column {label_of(source.names, j)} has more than {MOST_VALUES} different values, "
                 f"too many for levels of {kind.word} columns. Give it another kind in columns=",
-                column=j,
-                name=None if source.names is None else source.names[j],
+                **_where(source, j),
             )
         if cells is not None:
             found.append(kind.learned(*cells))
@@ -521,21 +513,23 @@ def _require_spread(source: Source, limits: Array, j: int) -> None:
         "determine the spread of its values: some cells need both limits, and some two of them "
         "intervals that lie apart. Give exact values, or leave the column out by "
         'columns={...: "ignored"}',
-        column=j,
-        name=None if source.names is None else source.names[j],
+        **_where(source, j),
     )
+
+
+def _where(source: Source, j: int) -> dict[str, Any]:
+    return {"column": j, "name": None if source.names is None else source.names[j]}
 
 
 def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_levels: bool) -> None:
     """Refuse a column without a value, and one with values that its kind cannot hold."""
     label = label_of(source.names, j)
-    name = None if source.names is None else source.names[j]
+    where = _where(source, j)
     if not facts.n:
         raise DataError(
             f"column {label} has no observed value: drop it, or leave it out of the model by "
             'columns={...: "ignored"}',
-            column=j,
-            name=name,
+            **where,
         )
     if max(-facts.least, facts.largest) > LARGEST:
         first = source.reduce(partial(_FirstFault.of, j=j, kind=_Squarable(), low=facts.low[:0]))
@@ -544,8 +538,7 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
             f"{first.fault.what} at row {words().number(first.fault.at)}, column {label}, is too "
             "large to be squared; divide the column by a constant",
             row=first.fault.at,
-            column=j,
-            name=name,
+            **where,
             value=float(first.fault.what),
         )
     if isinstance(kind, Bounded):
@@ -555,8 +548,7 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
                 f"column {label} cannot be bounded by {kind.lower:g} and {kind.upper:g}: its "
                 f"values, {facts.least:g} to {facts.largest:g}, differ by less than {CLOSE:g} of "
                 "their distance from both. Make it Continuous(), or give bounds nearer to them",
-                column=j,
-                name=name,
+                **where,
             )
     # Kinds refuse values beyond a bound, a third one, and values that are not whole.
     typical = [*facts.low, facts.largest]
@@ -577,8 +569,7 @@ def _require_kind(source: Source, facts: ColumnFacts, j: int, kind: Kind, has_le
         f"{words().number(first.fault.at)}. Give it another kind "
         f"{words().either('in columns=', 'by --kinds')}, or make the value missing",
         row=first.fault.at,
-        column=j,
-        name=name,
+        **where,
     )
 
 

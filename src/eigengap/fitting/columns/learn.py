@@ -31,6 +31,7 @@ FEWEST_RANKS = 100  # values from which a correction by ranks is worth its noise
 # Values that choose the family and its power, which is then known to 0.02 or so. Quantiles are
 # those of all values.
 FAMILY_CELLS = 20_000
+QUARTILES = np.array([0.25, 0.5, 0.75])
 PER_KNOT, MOST_KNOTS = 20, 40  # values for each knot of the correction, and most knots
 
 
@@ -192,11 +193,25 @@ def _family(values: Weighted, asked: str, lower: float, upper: float) -> Family:
     """The family asked for, or the one of the largest likelihood at a price of ln(n) / 2."""
     least = float(np.min(values.x))
     values = values.few()
-    found = candidates(values.x, asked, lower, upper, lambda: _power(values), least)
+
+    def log_likelihood(family: Family) -> float:
+        return _log_likelihood(family, values)
+
+    def power() -> YeoJohnson:
+        return power_family(values.quantiles(QUARTILES), values.sd, log_likelihood)
+
+    return best_of(
+        candidates(values.x, asked, lower, upper, power, least), log_likelihood, values.n
+    )
+
+
+def best_of(
+    found: list[tuple[Family, int]], log_likelihood: Callable[[Family], float], n: float
+) -> Family:
+    """The family of the largest likelihood, at a price of ln(n) / 2 for a parameter."""
     if len(found) == 1:
         return found[0][0]
-    price = log(values.n) / 2.0
-    return max(found, key=lambda c: _log_likelihood(c[0], values) - c[1] * price)[0]
+    return max(found, key=lambda c: log_likelihood(c[0]) - c[1] * log(n) / 2.0)[0]
 
 
 def candidates(
@@ -228,16 +243,19 @@ def candidates(
     return [*found, (Log(), 1)] if least > 0.0 else found
 
 
-def _power(values: Weighted) -> YeoJohnson:
-    """Yeo and Johnson's family about the median, in units of the quartiles' range."""
-    q1, centre, q3 = values.quantiles(np.array([0.25, 0.5, 0.75]))
-    unit = float(q3 - q1) / 1.349 or values.sd
+def power_family(
+    quartiles: Array, spread: float, log_likelihood: Callable[[Family], float]
+) -> YeoJohnson:
+    """Yeo and Johnson's family of the largest likelihood.
+
+    It is about the median, in units of the quartiles' range, or of the spread where that is 0.
+    """
+    q1, centre, q3 = quartiles.tolist()
+    unit = (q3 - q1) / 1.349 or spread
     found = minimize_scalar(
-        lambda p: -_log_likelihood(YeoJohnson(p, float(centre), unit), values),
-        bounds=POWERS,
-        method="bounded",
+        lambda p: -log_likelihood(YeoJohnson(p, centre, unit)), bounds=POWERS, method="bounded"
     )
-    return YeoJohnson(float(found.x), float(centre), unit)
+    return YeoJohnson(float(found.x), centre, unit)
 
 
 def _log_likelihood(family: Family, values: Weighted) -> float:

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from eigengap.fitting.columns.classes import shared_columns
 from eigengap.fitting.columns.fit import (
     LEAST_PSI,
-    LogSlopes,
     SitePrecisions,
     SiteProblem,
+    of_values,
     settled_for,
 )
 from eigengap.fitting.gaussian.problem import EMOptions, Noise, Run, n_patterns
@@ -49,9 +49,7 @@ from eigengap.fitting.mixture.fit import (
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Column
 from eigengap.models.columns.continuous import ContinuousColumn
-from eigengap.models.columns.maps import Margin
 from eigengap.models.columns.mixture import ColumnMixture
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.information import ObservationPattern
@@ -91,24 +89,17 @@ def fit_column_mixture(
         return Fitting(problem, options).fit(K, ranks, largest)
 
     free = np.zeros(len(columns.kinds), dtype=bool) if chosen is None else chosen
-    free = free & [_has_map(kind) for kind in columns.kinds]
+    free = free & [isinstance(k, ContinuousColumn) and not k.has_evidence for k in columns.kinds]
     if K > 1 and free.any():
         quiet = silenced(options.watch)
         rough = replace(options, tol=max(options.tol, LOOSE), split_merge=0, watch=quiet)
         model = fitted(columns, rough).model
         columns = _by_component(source, ColumnMixture(columns, model), free)
-    fit = fitted(columns, options)
-    slope = source.reduce(partial(LogSlopes.of, columns=columns)).value
-    trace = replace(fit.trace, objective=fit.trace.objective + slope)
-    fit = replace(fit, log_likelihood=fit.log_likelihood + slope, trace=trace)
+    fit = of_values(fitted(columns, options), source, columns)
     plain = ColumnMixture(columns, fit.model)
     patterns = _evidence(source, plain, fit, noise)
     predictive = MixturePredictive.of(fit.model, patterns, fit.component_sum_w)
     return replace(plain, uncertain=predictive), fit
-
-
-def _has_map(kind: Column) -> bool:
-    return isinstance(kind, ContinuousColumn) and not kind.has_evidence
 
 
 def _by_component(source: Source, model: ColumnMixture, free: NDArray[np.bool_]) -> Columns:
@@ -120,18 +111,10 @@ def _by_component(source: Source, model: ColumnMixture, free: NDArray[np.bool_])
     weight = np.ones(len(rows)) if weight is None else weight
     labels = np.argmax(model.responsibilities(rows), axis=1)
     values = model.columns.values(rows)
-    shared = shared_columns(model.columns, values, weight, labels, free)
-    kinds = list(model.columns.kinds)
-    for j in np.flatnonzero(free).tolist():
-        own, found = kinds[j], shared.kinds[j]
-        assert isinstance(own, ContinuousColumn)
-        assert isinstance(found, ContinuousColumn)
-        known = ~np.isnan(values[:, j])
-        y, w = found.margin.family.forward(values[known, j]), weight[known]
-        centre = float(np.average(y, weights=w))
-        unit = float(np.sqrt(np.average((y - centre) ** 2, weights=w)))  # of all rows, as ever
-        kinds[j] = replace(own, margin=Margin(found.margin.family, centre, unit or 1.0))
-    return Columns(tuple(kinds))
+    families = shared_columns(model.columns, values, weight, labels, free)
+    units = shared_columns(families, values, weight, np.zeros_like(labels), np.zeros_like(free))
+    pairs = zip(model.columns.kinds, units.kinds, free, strict=True)  # units of all rows, as ever
+    return Columns(tuple(found if is_free else own for own, found, is_free in pairs))
 
 
 def _evidence(

@@ -54,32 +54,35 @@ class Survey:
     @classmethod
     def of(cls, source: Source) -> Survey:
         """One pass, or two where the rows are few or their number is not known."""
-        k, weight = rows_to_draw(source.n_features), source.weight
+        k = int(np.clip(MOST_CELLS // max(source.n_features, 1), LEAST_ROWS, MOST_ROWS))
+        weight = source.weight
         if source.n_rows is not None and source.n_rows <= k:
             facts = source.reduce(TableFacts.of)
-            rows = source.map(_with_weight if weight is not None else _values)
-            w = np.ones(len(rows)) if weight is None else rows[:, -1]
-            found = _Look(len(rows), facts, None)
-            return cls._of(found, np.asfortranarray(rows[:, : source.n_features]), w, weight)
+            rows, own = rows_and_weight(source)
+            w = np.ones(len(rows)) if own is None else own
+            return cls._of(len(rows), facts, np.asfortranarray(rows), w, weight)
         draw = Draw(k, SEED) if weight is not None else Draw.among(source.n_rows, k, SEED)
         found = source.reduce(partial(_Look.of, draw=draw))
-        if len(found.rows) < min(k, found.n):  # too tight a bound, which is rare
+        if len(found.drawn.rows) < min(k, found.n):  # too tight a bound, which is rare
             found = source.reduce(partial(_Look.of, draw=Draw(k, SEED)))
-        rows = found.rows[np.argsort(found.rows[:, -1], kind="stable")]
-        return cls._of(found, np.asfortranarray(rows[:, :-2]), rows[:, -2], weight)
+        rows = found.drawn.rows
+        rows = rows[np.argsort(rows[:, -1], kind="stable")]
+        return cls._of(found.n, found.facts, np.asfortranarray(rows[:, :-2]), rows[:, -2], weight)
 
     @classmethod
-    def _of(cls, found: _Look, values: Array, w: Array, weight: Array | None) -> Survey:
+    def _of(
+        cls, n: int, facts: TableFacts, values: Array, w: Array, weight: Array | None
+    ) -> Survey:
         """Of rows in the order of the table, with their weights and those of all rows."""
-        is_whole = len(values) == found.n
+        is_whole = len(values) == n
         unit, frequency = 1.0, None
         if weight is not None:
             unit = unit_of(w if is_whole else weight[weight > 0])
             frequency = w / unit if is_whole else _corrected(w, float(np.sum(weight)))
             if np.ptp(frequency) <= ALIKE * np.max(frequency):
                 frequency = None
-        facts = tuple(column.in_units(unit) for column in found.facts.columns)
-        return cls(found.n, facts, values, frequency, is_whole)
+        columns = tuple(column.in_units(unit) for column in facts.columns)
+        return cls(n, columns, values, frequency, is_whole)
 
     def cells(self, j: int) -> ColumnCells:
         """What column j is learned from: all values where they are known, else those drawn."""
@@ -90,10 +93,6 @@ class Survey:
         observed = ~np.isnan(x)
         f = self.frequency
         return ColumnCells(facts, x[observed], None if f is None else f[observed])
-
-
-def rows_to_draw(d: int) -> int:
-    return int(np.clip(MOST_CELLS // max(d, 1), LEAST_ROWS, MOST_ROWS))
 
 
 def unit_of(w: Array) -> float:
@@ -139,12 +138,7 @@ class _Look:
 
     n: int  # rows of positive weight
     facts: TableFacts
-    drawn: Drawn | None
-
-    @property
-    def rows(self) -> Array:
-        assert self.drawn is not None
-        return self.drawn.rows
+    drawn: Drawn
 
     @classmethod
     def of(cls, block: Block, draw: Draw) -> _Look:
@@ -156,10 +150,16 @@ class _Look:
         return cls(n, TableFacts.of(block), Drawn(draw.k, keys, rows))
 
     def merge(self, other: _Look) -> _Look:
-        assert self.drawn is not None
-        assert other.drawn is not None
-        drawn = self.drawn.merge(other.drawn)
-        return _Look(self.n + other.n, self.facts.merge(other.facts), drawn)
+        facts, drawn = self.facts.merge(other.facts), self.drawn.merge(other.drawn)
+        return _Look(self.n + other.n, facts, drawn)
+
+
+def rows_and_weight(source: Source) -> tuple[Array, Array | None]:
+    """All rows of a source (n, d), and their weights (n,)."""
+    if source.weight is None:
+        return source.map(_values), None
+    both = source.map(_with_weight)
+    return both[:, :-1], np.ascontiguousarray(both[:, -1])
 
 
 def _values(block: Block) -> Array:

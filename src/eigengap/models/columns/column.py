@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
+from eigengap.models.gaussian.spread import bisected
 
-BISECTIONS = 60  # between quantiles of the components of a mixture
 TINY = 1e-12  # probability that a prediction is charged for at most
 
 
@@ -91,9 +91,9 @@ class Column(ABC):
         """(c,) ln |du / dx| of cells that give u: the density of x is that of u times this."""
         return np.zeros(len(x))
 
-    @abstractmethod
     def value(self, mean: Array, cov: Array) -> Array:
         """(c,) what is imputed: the median, or the most probable level of a nominal column."""
+        return self.quantile(0.5, mean, cov)
 
     @abstractmethod
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
@@ -107,11 +107,11 @@ class Column(ABC):
         """(c,) `quantile` under a mixture: x increases with u, whose quantile is bisected."""
         m, sd = mean[:, :, 0], np.sqrt(cov[:, :, 0, 0])  # (K, c)
         ends = m + ndtri(share) * sd
-        low, high = ends.min(axis=0), ends.max(axis=0)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2.0
-            reached = np.einsum("ck,kc->c", resp, ndtr((middle - m) / sd)) >= share
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+
+        def reached(u: Array) -> NDArray[np.bool_]:
+            return np.asarray(np.einsum("ck,kc->c", resp, ndtr((u - m) / sd)) >= share)
+
+        _, high = bisected(reached, ends.min(axis=0), ends.max(axis=0))
         return self.value(high[:, None], np.zeros((len(high), 1, 1)))
 
     @abstractmethod

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from eigengap.linalg import Array
-from eigengap.models.columns.column import BISECTIONS, TINY, Cells, Column, missing, quantile_of_u
+from eigengap.models.columns.column import TINY, Cells, Column, missing, quantile_of_u
 from eigengap.models.columns.maps import Margin
 from eigengap.models.gaussian.evidence import truncated
+from eigengap.models.gaussian.spread import bisected
 
 # The map is infinite at the open end of a range, 0 of a logarithm for instance. Values there, or
 # very near, count as so many standard deviations out: one of 1e9 values of a Gaussian is.
@@ -128,9 +129,6 @@ class ContinuousColumn(Column):
         slope[inner] = self.margin.log_slope(self._off_the_ends(x[inner]))
         return slope
 
-    def value(self, mean: Array, cov: Array) -> Array:
-        return self.quantile(0.5, mean, cov)
-
     def quantile(self, share: float | Array, mean: Array, cov: Array) -> Array:
         if self.limits is None:
             return self._of_u(quantile_of_u(share, mean, cov))
@@ -145,14 +143,15 @@ class ContinuousColumn(Column):
         lower, upper = ((end - m) / sd for end in self._limits_of_u(self.limits))
         mass = truncated(lower, upper).log_mass
         ends = m + sd * quantile_between(share, lower, upper)
-        low, high = ends.min(axis=0), ends.max(axis=0)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2.0
-            at = np.clip((middle - m) / sd, lower, upper)
+
+        def reached(u: Array) -> NDArray[np.bool_]:
+            at = np.clip((u - m) / sd, lower, upper)
             with np.errstate(divide="ignore"):  # a component may have all of its mass above
                 below = np.exp(truncated(lower, at).log_mass - mass)
-            reached = np.einsum("ck,kc->c", resp, np.where(at > lower, below, 0.0)) >= share
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+            below = np.where(at > lower, below, 0.0)
+            return np.asarray(np.einsum("ck,kc->c", resp, below) >= share)
+
+        _, high = bisected(reached, ends.min(axis=0), ends.max(axis=0))
         return self._within(self.limits, high)
 
     def _within(self, limits: Limits, u: Array) -> Array:

@@ -7,6 +7,7 @@ Gaussian model: the noise of u makes a Poisson count Poisson-log-normal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import ClassVar, Self
@@ -67,20 +68,17 @@ class CountColumn(Column):
         """A row whose size is not known is predicted as one of size 1."""
         return replace(self, log_size=np.nan_to_num(details[:, 0])) if self.has_size else self
 
-    def value(self, mean: Array, cov: Array) -> Array:
-        return self.quantile(0.5, mean, cov)
-
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """The least count whose cumulative probability reaches the share."""
-        m, v = np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG), cov[:, 0, 0]
+        m, v = self._log_mean(mean), cov[:, 0, 0]
         log_sd = np.sqrt(v + np.exp(-m) + self.dispersion)
-        found = np.asarray(
-            np.exp(np.minimum(m + ndtri(share) * log_sd, LARGEST_LOG)), dtype=np.float64
-        )
-        found = np.round(found)
+        found = np.round(np.exp(np.minimum(m + ndtri(share) * log_sd, LARGEST_LOG)))
         few = self._is_few(m, v)
         found[few] = self._by_bisection(share, m[few], v[few])
         return np.asarray(found, dtype=np.float64)
+
+    def _log_mean(self, mean: Array) -> Array:
+        return np.asarray(np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG))
 
     def _is_few(self, mean: Array, variance: Array) -> NDArray[np.bool_]:
         """(c,) where ln y is not taken for Gaussian."""
@@ -91,28 +89,23 @@ class CountColumn(Column):
         low = np.full(len(mean), -1.0)  # its cumulative probability is below the share
         largest = np.max(self._rates(mean, variance), axis=1, initial=0.0)
         high = 100.0 * (1.0 + largest) * (1.0 + self.dispersion)
-        high = np.asarray(np.floor(np.minimum(high, LARGEST)), dtype=np.float64)
-        while np.any(high - low > 1.0):
-            middle = np.floor((low + high) / 2.0)
-            reached = self._at_most(middle, mean, variance) >= share
-            high, low = np.where(reached, middle, high), np.where(reached, low, middle)
-        return np.asarray(high, dtype=np.float64)
+        high = np.floor(np.minimum(high, LARGEST))
+        return _least(lambda x: self._at_most(x, mean, variance) >= share, low, high)
 
     def mixed_quantile(self, share: float, resp: Array, mean: Array, cov: Array) -> Array:
         """The least count that the mixture's cumulative probability of the share reaches."""
         pairs = list(zip(mean, cov, strict=True))
         ends = np.stack([self.quantile(share, *pair) for pair in pairs])
-        low, high = ends.min(axis=0) - 1.0, ends.max(axis=0)
-        while np.any(high - low > 1.0):
-            middle = np.floor((low + high) / 2.0)
-            below = np.stack([self.cumulative(middle, *pair) for pair in pairs], axis=1)
-            reached = np.sum(resp * below, axis=1) >= share
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return np.asarray(high, dtype=np.float64)
+
+        def reached(x: Array) -> NDArray[np.bool_]:
+            below = np.stack([self.cumulative(x, *pair) for pair in pairs], axis=1)
+            return np.asarray(np.sum(resp * below, axis=1) >= share)
+
+        return _least(reached, ends.min(axis=0) - 1.0, ends.max(axis=0))
 
     def cumulative(self, x: Array, mean: Array, cov: Array) -> Array:
         """(c,) P(count <= x)."""
-        m, v = np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG), cov[:, 0, 0]
+        m, v = self._log_mean(mean), cov[:, 0, 0]
         log_sd = np.sqrt(v + np.exp(-m) + self.dispersion)
         found = ndtr((np.log(np.maximum(x + 0.5, 1e-300)) - m) / log_sd)
         few = self._is_few(m, v)
@@ -134,7 +127,7 @@ class CountColumn(Column):
 
         The moments are smooth, and a sum over counts costs as much as hundreds of cells.
         """
-        m = np.minimum(mean[:, 0] + self.log_size, LARGEST_LOG)
+        m = self._log_mean(mean)
         at = np.stack([m, np.log(cov[:, 0, 0])]) / LATTICE[:, None]
         first = np.floor(at) - 1.0  # of four points along each axis
         weights = _cubic(at - first - 1.0)  # (4, 2, c)
@@ -204,6 +197,15 @@ class CountColumn(Column):
     def _cells(self, y: Array) -> tuple[Array, Array, Array]:
         """Of size 1."""
         return y, np.zeros(len(y)), np.full(len(y), self.shape)
+
+
+def _least(reached: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array) -> Array:
+    """(c,) the least counts that have reached what is looked for, above low and up to high."""
+    while np.any(high - low > 1.0):
+        middle = np.floor((low + high) / 2.0)
+        at = reached(middle)
+        low, high = np.where(at, low, middle), np.where(at, middle, high)
+    return np.asarray(high, dtype=np.float64)
 
 
 def _cubic(t: Array) -> Array:

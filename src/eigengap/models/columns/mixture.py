@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from eigengap.linalg import Array, unpack
-from eigengap.models.columns.column import Column, LevelColumn
-from eigengap.models.columns.model import ONE_SD, ColumnModel
+from eigengap.models.columns.model import Answers, Asked, ColumnModel
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.mixture import (
     MixtureOfLinearGaussians,
@@ -37,7 +36,7 @@ UnderComponents = list[tuple[SiteRows, SitePosteriors, Sites]]  # (K,)
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnMixture:
+class ColumnMixture(Answers):
     """Columns, and the mixture of the u behind them."""
 
     columns: Columns
@@ -99,39 +98,6 @@ class ColumnMixture:
 
     # Missing values ------------------------------------------------------------------------
 
-    def impute(self, values: Array) -> Array:
-        """(n, d) with missing values at their median, or most probable level."""
-        filled = self.columns.values(values)
-        for kind, j, at, resp, mean, cov in self._missing(values):
-            filled[at, j] = kind.mixed_value(resp, mean, cov)
-        return filled
-
-    def conditional(self, values: Array) -> tuple[Array, Array]:
-        """`impute`, and the square of half the width of the central 68 % of each missing value."""
-        low, high = self.intervals(values, ONE_SD)
-        return self.impute(values), ((high - low) / 2.0) ** 2
-
-    def intervals(self, values: Array, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends (n, d) of the intervals of missing values; the value if observed."""
-        lower, upper = self.columns.values(values), self.columns.values(values)
-        tail = (1.0 - level) / 2.0
-        for kind, j, at, resp, mean, cov in self._missing(values):
-            lower[at, j] = kind.mixed_quantile(tail, resp, mean, cov)
-            upper[at, j] = kind.mixed_quantile(1.0 - tail, resp, mean, cov)
-        return lower, upper
-
-    def probabilities(self, values: Array) -> Array:
-        """(n, sum of K) of the levels of all columns that have some, side by side."""
-        found, place = self.columns.observed_levels(values)
-        for kind, j, at, resp, mean, cov in self._missing(values):
-            if isinstance(kind, LevelColumn):
-                found[at, place[j]] = kind.mixed_probabilities(resp, mean, cov)
-        return found
-
-    def level_probabilities(self, values: Array, j: int) -> Array:
-        """(n, K) of the levels of column j, a `LevelColumn`: 1 for an observed one."""
-        return self.probabilities(values)[:, self.columns.places_of_levels[j]]
-
     def log_scores(self, values: Array, truth: Array) -> Array:
         """(n, d) ln of what is predicted of the true values of missing cells; NaN elsewhere."""
         resp = self.responsibilities(values)
@@ -148,14 +114,8 @@ class ColumnMixture:
                 filled[at] = component.sample_imputations(values[at], rng)
         return filled
 
-    def surprises(self, values: Array) -> tuple[Array, Array]:
-        """How improbable each observed value is (`Column.tail`), and what is expected there.
-
-        It is predicted from the other observed values of its row, which decide about the component
-        too. Both (n, d), NaN where a value is missing.
-        """
-        shape = len(values), len(self.columns.kinds)
-        p, expected = np.full(shape, np.nan), np.full(shape, np.nan)
+    def _observed(self, values: Array) -> Iterator[Asked]:
+        """The others decide about the component too."""
         under = [component.posteriors(values) for component in self.components]
         for j, (column, own) in enumerate(self.columns):
             at = np.flatnonzero(~np.isnan(values[:, j]))
@@ -168,9 +128,7 @@ class ColumnMixture:
             ]
             mean, cov, log_density = (np.stack(part) for part in zip(*parts, strict=True))
             resp = responsibilities(self.gaussian.log_weights, log_density)[0].T
-            p[at, j] = kind.mixed_tail(values[at, j].astype(np.float64), resp, mean, cov)
-            expected[at, j] = kind.mixed_value(resp, mean, cov)
-        return p, expected
+            yield Asked(kind, j, at, mean, cov, resp)
 
     def draw(self, rng: np.random.Generator) -> ColumnMixture:
         """The mixture with parameters drawn from their distribution around the estimate.
@@ -191,9 +149,7 @@ class ColumnMixture:
         gaussian = MixtureOfLinearGaussians(drawn.log_weights, models)
         return replace(self, gaussian=gaussian, uncertain=None)
 
-    # What densities are asked for
-    conditional_mean = impute
-    sample_conditional = sample_imputations
+    sample_conditional = sample_imputations  # as densities call it
 
     # Rows ----------------------------------------------------------------------------------
 
@@ -224,19 +180,14 @@ class ColumnMixture:
 
     # ---------------------------------------------------------------------------------------
 
-    def _missing(
-        self, values: Array
-    ) -> Iterator[tuple[Column, int, NDArray[np.bool_], Array, Array, Array]]:
-        """Of every column with missing values: rows, and what the components say of its u there.
-
-        Responsibilities (c, K), means (K, c, width) and covariances (K, c, width, width).
-        """
+    def _missing(self, values: Array) -> Iterator[Asked]:
         resp = self.responsibilities(values)
         parts = [component._missing(values) for component in self.components]
         for together in zip(*parts, strict=True):
-            kind, j, at, _, _ = together[0]
-            mean, cov = (np.stack([one[place] for one in together]) for place in (3, 4))
-            yield kind, j, at, resp[at], mean, _bounded(cov)
+            first = together[0]
+            mean = np.stack([one.mean for one in together])
+            cov = _bounded(np.stack([one.cov for one in together]))
+            yield Asked(first.kind, first.j, first.at, mean, cov, resp[first.at])
 
 
 def _bounded(cov: Array) -> Array:

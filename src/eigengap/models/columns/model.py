@@ -10,7 +10,8 @@ intervals are as skewed as the column is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -40,13 +41,132 @@ SHARES, WEIGHTS = ndtr(_NODES), _SUM / _SUM.sum()
 ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Gaussian
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnModel:
-    """Columns, and the Gaussian of the u behind them.
+class Asked(NamedTuple):
+    """Cells of one column, and what is predicted of their u."""
+
+    kind: Column  # that of cells with their limits or sizes
+    j: int
+    at: NDArray[np.bool_] | NDArray[np.intp]  # rows
+    mean: Array  # (c, width), or (K, c, width) of a mixture
+    cov: Array  # (c, width, width), or (K, c, width, width)
+    resp: Array | None = None  # (c, K) of a mixture
+
+    @property
+    def value(self) -> Array:
+        if self.resp is None:
+            return self.kind.value(self.mean, self.cov)
+        return self.kind.mixed_value(self.resp, self.mean, self.cov)
+
+    def quantile(self, share: float) -> Array:
+        if self.resp is None:
+            return self.kind.quantile(share, self.mean, self.cov)
+        return self.kind.mixed_quantile(share, self.resp, self.mean, self.cov)
+
+    def tail(self, x: Array) -> Array:
+        if self.resp is None:
+            return self.kind.tail(x, self.mean, self.cov)
+        return self.kind.mixed_tail(x, self.resp, self.mean, self.cov)
+
+    def probabilities(self) -> Array:
+        assert isinstance(self.kind, LevelColumn)
+        if self.resp is None:
+            return self.kind.probabilities(self.mean, self.cov)
+        return self.kind.mixed_probabilities(self.resp, self.mean, self.cov)
+
+
+class Answers(ABC):
+    """What models of columns, and their mixtures, answer alike.
 
     Values (n, d) are those of the columns: numbers, codes of levels, NaN where missing. They may be
     followed by the details of cells (`Columns`), which answers do not have.
     """
+
+    columns: Columns
+
+    @abstractmethod
+    def _missing(self, values: Array) -> Iterator[Asked]:
+        """The missing cells of every column that has some.
+
+        A value known by limits only is missing too; its u is predicted from the other cells, and
+        the column that is yielded is that of cells with these limits.
+        """
+
+    @abstractmethod
+    def _observed(self, values: Array) -> Iterator[Asked]:
+        """The observed values of every column, as the others of their rows predict them."""
+
+    def impute(self, values: Array) -> Array:
+        """(n, d) with missing values at their median, or most probable level."""
+        filled = self.columns.values(values)
+        for cells in self._missing(values):
+            filled[cells.at, cells.j] = cells.value
+        return filled
+
+    def conditional(self, values: Array) -> tuple[Array, Array]:
+        """`impute`, and the square of half the width of the central 68 % of each missing value.
+
+        That is the variance where the column is Gaussian.
+        """
+        imputed = self.columns.values(values)
+        variance = np.zeros(imputed.shape)
+        tail = (1.0 - ONE_SD) / 2.0
+        for cells in self._missing(values):
+            imputed[cells.at, cells.j] = cells.value
+            low, high = cells.quantile(tail), cells.quantile(1.0 - tail)
+            variance[cells.at, cells.j] = ((high - low) / 2.0) ** 2
+        return imputed, variance
+
+    def intervals(self, values: Array, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends (n, d) of the intervals of missing values; the value if observed."""
+        tail = (1.0 - level) / 2.0
+        lower, upper = self.quantiles(values, (tail, 1.0 - tail))
+        return lower, upper
+
+    def quantiles(self, values: Array, shares: Sequence[float]) -> list[Array]:
+        """Of missing values, below which they lie with each of these probabilities: (n, d) each.
+
+        An observed value is its own.
+        """
+        found = [self.columns.values(values) for _ in shares]
+        for cells in self._missing(values):
+            for own, share in zip(found, shares, strict=True):
+                own[cells.at, cells.j] = cells.quantile(share)
+        return found
+
+    def probabilities(self, values: Array) -> Array:
+        """(n, sum of K) of the levels of all columns that have some, side by side.
+
+        An observed level has probability 1.
+        """
+        found, place = self.columns.observed_levels(values)
+        for cells in self._missing(values):
+            if isinstance(cells.kind, LevelColumn):
+                found[cells.at, place[cells.j]] = cells.probabilities()
+        return found
+
+    def level_probabilities(self, values: Array, j: int) -> Array:
+        """(n, K) of the levels of column j, a `LevelColumn`: 1 for an observed one."""
+        return self.probabilities(values)[:, self.columns.places_of_levels[j]]
+
+    def surprises(self, values: Array) -> tuple[Array, Array]:
+        """How improbable each observed value is (`Column.tail`), and what is expected there.
+
+        It is predicted from the other observed values of its row: what `impute` and `intervals`
+        would say had it been missing. Both (n, d), NaN where a value is missing.
+        """
+        p = np.full((len(values), len(self.columns.kinds)), np.nan)
+        expected = p.copy()
+        for cells in self._observed(values):
+            x = values[cells.at, cells.j].astype(np.float64)
+            p[cells.at, cells.j], expected[cells.at, cells.j] = cells.tail(x), cells.value
+        return p, expected
+
+    conditional_mean = impute  # as densities call it
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnModel(Answers):
+    """Columns, and the Gaussian of the u behind them."""
 
     columns: Columns
     gaussian: LinearGaussian  # of u: D features
@@ -89,43 +209,36 @@ class ColumnModel:
         _, found, _ = self.posteriors(values)
         return found.log_likelihood + self.columns.log_slope(values)
 
-    def as_measured(self, values: Array) -> tuple[Array, Array]:
-        """Rows of u (n, D), NaN where missing, and the measurement error of each, 0 if exact."""
-        rows, _, sites = self.posteriors(values)
-        return self._measured(rows, sites)
+    def given_the_others(
+        self, values: Array, some: Collection[int] | None = None
+    ) -> Iterator[tuple[int, slice, Array, Array]]:
+        """Of columns, or some: number, place of their u, mean and covariance of t = W z + mu.
 
-    def cavity(self, values: Array, j: int) -> tuple[Array, Array]:
-        """(n,) mean and variance of t = w^T z + mu of column j, a single u, its cells left out."""
+        What a cell says about z is taken out of the posterior of its row: a value of u with noise
+        psi is a site of precision 1 / psi, other cells have those of expectation propagation. With
+        m and A the posterior moments of t and T, nu the sites of the column's u, what the other
+        cells say is the cavity N((I - A T)^-1 (m - A nu), (I - A T)^-1 A): (n, w), (n, w, w).
+        """
         rows, found, sites = self.posteriors(values)
-        place = sum(self.columns.widths[:j])
-        w, k = self.W[place], int(np.searchsorted(rows.at, place))
-        t = found.Z.T @ w + self.mu[place]
-        v = np.einsum("a,nab,b->n", w, unpack(found.S.T, self.q), w)
-        left = np.maximum(1.0 - sites.tau[:, k] * v, LEAST_LEFT)
-        return (t - v * sites.nu[:, k]) / left, v / left
+        tau, nu = rows.M / self.psi, rows.M * rows.R / self.psi
+        tau[:, rows.at] += sites.tau
+        nu[:, rows.at] += sites.nu
+        mean, S = found.Z.T @ self.W.T + self.mu, unpack(found.S.T, self.q)
+        for j, (kind, own) in enumerate(self.columns):
+            if some is not None and j not in some:
+                continue
+            W = self.W[own]
+            A = W @ S @ W.T
+            left = np.eye(kind.width) - A * tau[:, None, own]
+            if kind.width == 1:
+                left = np.maximum(left, LEAST_LEFT)
+            rest = mean[:, own] - np.einsum("nab,nb->na", A, nu[:, own])
+            right = np.concatenate([rest[:, :, None], A], axis=2)
+            solved = np.linalg.solve(left, right)
+            cov = (solved[..., 1:] + np.swapaxes(solved[..., 1:], 1, 2)) / 2.0
+            yield j, own, solved[..., 0], cov
 
     # Missing values ------------------------------------------------------------------------
-
-    def impute(self, values: Array) -> Array:
-        """(n, d) with missing values at their median, or most probable level."""
-        filled = self.columns.values(values)
-        for kind, j, at, mean, cov in self._missing(values):
-            filled[at, j] = kind.value(mean, cov)
-        return filled
-
-    def conditional(self, values: Array) -> tuple[Array, Array]:
-        """`impute`, and the square of half the width of the central 68 % of each missing value.
-
-        That is the variance where the column is Gaussian.
-        """
-        imputed = self.columns.values(values)
-        variance = np.zeros(imputed.shape)
-        tail = (1.0 - ONE_SD) / 2.0
-        for kind, j, at, mean, cov in self._missing(values):
-            imputed[at, j] = kind.value(mean, cov)
-            low, high = (kind.quantile(share, mean, cov) for share in (tail, 1.0 - tail))
-            variance[at, j] = ((high - low) / 2.0) ** 2
-        return imputed, variance
 
     def moments(self, values: Array, of: Sequence[int]) -> tuple[Array, Array]:
         """Mean and standard deviation (n, k) of missing values of columns of one u each.
@@ -134,49 +247,18 @@ class ColumnModel:
         """
         places = {j: place for place, j in enumerate(of)}
         mean, std = values[:, list(of)].astype(np.float64), np.zeros((len(values), len(of)))
-        for kind, j, at, m, cov in self._missing(values):
-            if j in places:
-                x = np.stack([kind.quantile(share, m, cov) for share in SHARES], axis=1)
-                mean[at, places[j]] = x @ WEIGHTS
-                std[at, places[j]] = np.sqrt((x - (x @ WEIGHTS)[:, None]) ** 2 @ WEIGHTS)
+        for cells in self._missing(values):
+            if cells.j in places:
+                x = np.stack([cells.quantile(share) for share in SHARES], axis=1)
+                at = cells.at, places[cells.j]
+                mean[at] = x @ WEIGHTS
+                std[at] = np.sqrt((x - (x @ WEIGHTS)[:, None]) ** 2 @ WEIGHTS)
         return mean, std
-
-    def intervals(self, values: Array, level: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends (n, d) of the intervals of missing values; the value if observed."""
-        tail = (1.0 - level) / 2.0
-        lower, upper = self.quantiles(values, (tail, 1.0 - tail))
-        return lower, upper
-
-    def quantiles(self, values: Array, shares: Sequence[float]) -> list[Array]:
-        """Of missing values, below which they lie with each of these probabilities: (n, d) each.
-
-        An observed value is its own.
-        """
-        found = [self.columns.values(values) for _ in shares]
-        for kind, j, at, mean, cov in self._missing(values):
-            for own, share in zip(found, shares, strict=True):
-                own[at, j] = kind.quantile(share, mean, cov)
-        return found
-
-    def probabilities(self, values: Array) -> Array:
-        """(n, sum of K) of the levels of all columns that have some, side by side.
-
-        An observed level has probability 1.
-        """
-        found, place = self.columns.observed_levels(values)
-        for kind, j, at, mean, cov in self._missing(values):
-            if isinstance(kind, LevelColumn):
-                found[at, place[j]] = kind.probabilities(mean, cov)
-        return found
-
-    def level_probabilities(self, values: Array, j: int) -> Array:
-        """(n, K) of the levels of column j, a `LevelColumn`: 1 for an observed one."""
-        return self.probabilities(values)[:, self.columns.places_of_levels[j]]
 
     def log_scores(self, values: Array, truth: Array) -> Array:
         """(n, d) ln of what is predicted of the true values of missing cells; NaN elsewhere."""
         scores = np.full((len(values), len(self.columns.kinds)), np.nan)
-        for _, j, at, mean, cov in self._missing(values):
+        for _, j, at, mean, cov, _ in self._missing(values):
             known = ~np.isnan(truth[at, j])
             rows = np.flatnonzero(at)[known]
             kind = self.columns.kinds[j].given(self.columns.details(values, j)[rows])
@@ -216,24 +298,14 @@ class ColumnModel:
         drawn = self.columns.with_scales(self.gaussian, drawn)
         return replace(self, gaussian=drawn, uncertain=None)
 
-    def surprises(self, values: Array) -> tuple[Array, Array]:
-        """How improbable each observed value is (`Column.tail`), and what is expected there.
-
-        It is predicted from the other observed values of its row: what `impute` and `intervals`
-        would say had it been missing. Both (n, d), NaN where a value is missing.
-        """
-        p = np.full((len(values), len(self.columns.kinds)), np.nan)
-        expected = p.copy()
+    def _observed(self, values: Array) -> Iterator[Asked]:
         rows, _, sites = self.posteriors(values)
         for j, (column, own) in enumerate(self.columns):
             at = np.flatnonzero(~np.isnan(values[:, j]))
-            if not len(at):
-                continue
-            mean, cov, _ = self._from_others(rows, sites, at, own)
-            kind = column.given(self.columns.details(values, j)[at])
-            p[at, j] = kind.tail(values[at, j].astype(np.float64), mean, cov)
-            expected[at, j] = kind.value(mean, cov)
-        return p, expected
+            if len(at):
+                mean, cov, _ = self._from_others(rows, sites, at, own)
+                kind = column.given(self.columns.details(values, j)[at])
+                yield Asked(kind, j, at, mean, cov)
 
     def _from_others(
         self, rows: SiteRows, sites: Sites, at: NDArray[np.intp], own: slice
@@ -245,9 +317,7 @@ class ColumnModel:
         given = self._given(others, *found)
         return *given.of(own, np.ones(len(at), dtype=bool)), found[0].log_likelihood
 
-    # What densities are asked for
-    conditional_mean = impute
-    sample_conditional = sample_imputations
+    sample_conditional = sample_imputations  # as densities call it
 
     # Rows ----------------------------------------------------------------------------------
 
@@ -288,14 +358,7 @@ class ColumnModel:
         g = self.gaussian
         return Coefficients(g.W, g.mu, g.psi)
 
-    def _missing(
-        self, values: Array
-    ) -> Iterator[tuple[Column, int, NDArray[np.bool_], Array, Array]]:
-        """Of every column with missing values: rows (n,), mean and covariance of its u there.
-
-        A value known by limits only is missing too; its u is predicted from the other cells, and
-        the column that is yielded is that of cells with these limits.
-        """
+    def _missing(self, values: Array) -> Iterator[Asked]:
         at = np.isnan(values[:, : len(self.columns.kinds)])
         if not at.any():
             return
@@ -303,7 +366,7 @@ class ColumnModel:
         for j, (kind, own) in enumerate(self.columns):
             if at[:, j].any():
                 details = self.columns.details(values, j)[at[:, j]]
-                yield kind.given(details), j, at[:, j], *given.of(own, at[:, j])
+                yield Asked(kind.given(details), j, at[:, j], *given.of(own, at[:, j]))
 
     def _given(self, rows: SiteRows, found: SitePosteriors, sites: Sites) -> _Predicted:
         """What rows say of the u that they do not show."""

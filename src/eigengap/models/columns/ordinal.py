@@ -61,9 +61,6 @@ class OrdinalColumn(LevelColumn):
         second = np.where(observed, self.thresholds[code + 1], np.nan)
         return Cells(missing(len(x)), first[:, None], second[:, None])
 
-    def value(self, mean: Array, cov: Array) -> Array:
-        return self._level(mean[:, 0])
-
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         return self._level(quantile_of_u(share, mean, cov))
 

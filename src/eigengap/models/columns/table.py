@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,10 +34,14 @@ class Columns:
     def width(self) -> int:
         return sum(self.widths)
 
+    def _of_u(self, each: Iterable[bool]) -> NDArray[np.bool_]:
+        """(D,) what is so of each column, for its u."""
+        return np.repeat(list(each), self.widths).astype(bool)
+
     @property
     def free_scale(self) -> NDArray[np.bool_]:
         """(D,) whether the scale of each u is left open by the data."""
-        return np.repeat([kind.free_scale for kind in self.kinds], self.widths).astype(bool)
+        return self._of_u(kind.free_scale for kind in self.kinds)
 
     @property
     def origin(self) -> Array:
@@ -63,7 +67,7 @@ class Columns:
     @property
     def has_evidence(self) -> NDArray[np.bool_]:
         """(D,) whether cells may say less than their u."""
-        return np.repeat([kind.has_evidence for kind in self.kinds], self.widths).astype(bool)
+        return self._of_u(kind.has_evidence for kind in self.kinds)
 
     def with_mean_counts(self, of: LinearGaussian, drawn: LinearGaussian) -> LinearGaussian:
         """The drawn model, with mu of counts moved to where their means are those `of` another.
@@ -72,7 +76,7 @@ class Columns:
         it is due to v badly: errors of mu and of v that are drawn apart do not make up for each
         other, and a large v, drawn once, would multiply all counts.
         """
-        counts = np.repeat([kind.is_count for kind in self.kinds], self.widths).astype(bool)
+        counts = self._of_u(kind.is_count for kind in self.kinds)
         if not counts.any():
             return drawn
         more = (drawn.variances() - of.variances()) / 2.0
@@ -132,8 +136,7 @@ class Columns:
     def exact(self, values: Array) -> Array:
         """(c, D) u of the columns all of whose cells give it, NaN elsewhere."""
         rows = self.encode(values)
-        always = np.repeat([not kind.has_evidence for kind in self.kinds], self.widths)
-        return np.where((rows.M > 0) & always.astype(bool), rows.R, np.nan)
+        return np.where((rows.M > 0) & ~self.has_evidence, rows.R, np.nan)
 
     def log_slope(self, values: Array) -> Array:
         """(c,) what the maps of its cells add to the log-density of a row."""

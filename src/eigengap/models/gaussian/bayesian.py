@@ -35,7 +35,7 @@ from scipy.special import digamma, gammaln
 from eigengap.linalg import Array, pack, pack_outer, packed_size, twice_off_diagonal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
-from eigengap.models.gaussian.spread import StudentSpread, intervals, surprises
+from eigengap.models.gaussian.spread import Spreads
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Gammas:
 
 
 @dataclass(frozen=True, eq=False)
-class BayesianLinearGaussian:
+class BayesianLinearGaussian(Spreads):
     """A linear-Gaussian model with the posterior of its parameters.
 
     Parameters
@@ -188,20 +188,6 @@ class BayesianLinearGaussian:
         observed = ~np.isnan(X)
         variance[observed] = 0.0
         return np.where(observed, X, given.mean @ self.W.T + self.mu), variance
-
-    def spread(self, X: ArrayLike, cell_sd: Array | None = None) -> StudentSpread:
-        """The Gaussian of every value given the observed values of its row."""
-        return StudentSpread.gaussian(*self.conditional(X, cell_sd))
-
-    def intervals(
-        self, X: ArrayLike, level: float, cell_sd: Array | None = None
-    ) -> tuple[Array, Array]:
-        """Ends (n, d) of intervals with equal tails; an observed value is both."""
-        return intervals(self.spread(X, cell_sd), level)
-
-    def surprises(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Tail probability of every observed value given the others (n, d), and their mean."""
-        return surprises(self.spread, X, cell_sd)
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | observed values]: (n, d), observed values as they are."""

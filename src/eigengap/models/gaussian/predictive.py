@@ -40,7 +40,7 @@ from eigengap.models.gaussian.posterior import (
     projected_variance,
     square_roots,
 )
-from eigengap.models.gaussian.spread import MixtureSpread, StudentSpread, intervals, surprises
+from eigengap.models.gaussian.spread import MixtureSpread, Spreads, StudentSpread
 from eigengap.models.gaussian.student import StudentLinearGaussian
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
@@ -65,7 +65,7 @@ CHUNK_CELLS = 1 << 16  # rows x features that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Predictive:
+class Predictive(Spreads):
     """A linear-Gaussian model and how uncertain its parameters are."""
 
     model: LinearGaussian
@@ -153,16 +153,6 @@ class Predictive:
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
 
-    def intervals(
-        self, X: ArrayLike, level: float, cell_sd: Array | None = None
-    ) -> tuple[Array, Array]:
-        """Ends (n, d) of intervals with equal tails; an observed value is both."""
-        return intervals(self.spread(X, cell_sd), level)
-
-    def surprises(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Tail probability of every observed value given the others (n, d), and their mean."""
-        return surprises(self.spread, X, cell_sd)
-
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         """A model whose parameters are drawn from their distribution around the estimate."""
         model = self.model
@@ -247,7 +237,7 @@ class Predictive:
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePredictive:
+class MixturePredictive(Spreads):
     """A mixture and how uncertain the parameters of its components are.
 
     Given the responsibilities, each component is a linear-Gaussian model that was fitted to its own
@@ -286,14 +276,6 @@ class MixturePredictive:
         parts = (StudentSpread.gaussian(*each.conditional(X)) for each in self.components)
         return MixtureSpread(resp, tuple(parts))
 
-    def intervals(self, X: ArrayLike, level: float) -> tuple[Array, Array]:
-        """Ends (n, d) of intervals with equal tails; an observed value is both."""
-        return intervals(self.spread(X), level)
-
-    def surprises(self, X: Array) -> tuple[Array, Array]:
-        """Tail probability of every observed value given the others (n, d), and their mean."""
-        return surprises(self.spread, X)
-
     def draw(self, rng: np.random.Generator) -> MixtureOfLinearGaussians:
         """A mixture whose parameters are drawn from their distribution around the estimate."""
         weights = rng.dirichlet(self.sum_w + 1.0)
@@ -302,7 +284,7 @@ class MixturePredictive:
 
 
 @dataclass(frozen=True, eq=False)
-class PlugIn:
+class PlugIn(Spreads):
     """A model whose parameters are taken for known, but for columns observed in few rows.
 
     The uncertainty of parameters is found at a maximum of the likelihood. Far from one it is beyond
@@ -320,18 +302,6 @@ class PlugIn:
             _, wider = self._uncertain.conditional(X, cell_sd)
             variance = np.where(self._few, np.maximum(variance, wider), variance)
         return mean, variance
-
-    def spread(self, X: Array, cell_sd: Array | None = None) -> StudentSpread:
-        return StudentSpread.gaussian(*self.conditional(X, cell_sd))
-
-    def intervals(
-        self, X: Array, level: float, cell_sd: Array | None = None
-    ) -> tuple[Array, Array]:
-        return intervals(self.spread(X, cell_sd), level)
-
-    def surprises(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Tail probability of every observed value given the others (n, d), and their mean."""
-        return surprises(self.spread, X, cell_sd)
 
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         few = self._few

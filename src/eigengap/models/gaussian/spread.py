@@ -9,27 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from eigengap.linalg import Array
 
-HALVINGS = 60  # of the bracket of a quantile of a mixture: to rounding
-
-
-class Spread(Protocol):
-    """The distribution of each value (n, d) given the observed values of its row."""
-
-    def quantile(self, share: float) -> Array:
-        """(n, d) below which the value lies with this probability."""
-
-    def tails(self, x: Array) -> tuple[Array, Array]:
-        """(n, d) probabilities of at most x, and of at least x."""
-
-    @property
-    def mean(self) -> Array: ...
+HALVINGS = 60  # of a bracket: to rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,38 +63,52 @@ class MixtureSpread:
     def quantile(self, share: float) -> Array:
         """By bisection between the least and the largest quantile of the parts."""
         ends = np.stack([part.quantile(share) for part in self.parts])
-        low, high = ends.min(axis=0), ends.max(axis=0)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            reached = self.tails(middle)[0] >= share
-            high, low = np.where(reached, middle, high), np.where(reached, low, middle)
+        low, high = bisected(
+            lambda x: self.tails(x)[0] >= share, ends.min(axis=0), ends.max(axis=0)
+        )
         return np.asarray((low + high) / 2.0)
 
 
-def intervals(spread: Spread, level: float) -> tuple[Array, Array]:
-    """Ends (n, d) of intervals with equal tails; an observed value is both."""
-    tail = (1.0 - level) / 2.0
-    return spread.quantile(tail), spread.quantile(1.0 - tail)
-
-
-def surprises(
-    spread_of: Callable[..., Spread], X: Array, cell_sd: Array | None = None
+def bisected(
+    reached: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array
 ) -> tuple[Array, Array]:
-    """Two-sided tail probability and expected value (n, d) of every observed value.
+    """Brackets of where numbers come to have reached what is looked for, halved to rounding."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        at = reached(middle)
+        low, high = np.where(at, low, middle), np.where(at, middle, high)
+    return low, high
 
-    Each is predicted from the other observed values of its row; NaN where the value is missing.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    p, expected = np.full(X.shape, np.nan), np.full(X.shape, np.nan)
-    for j in range(X.shape[1]):
-        at = np.flatnonzero(~np.isnan(X[:, j]))
-        if not len(at):
-            continue
-        others = X[at]
-        others[:, j] = np.nan
-        known: Any = () if cell_sd is None else (np.where(np.isnan(others), 0.0, cell_sd[at]),)
-        spread = spread_of(others, *known)
-        below, above = spread.tails(X[at])
-        p[at, j] = np.minimum(2.0 * np.minimum(below[:, j], above[:, j]), 1.0)
-        expected[at, j] = spread.mean[:, j]
-    return p, expected
+
+class Spreads:
+    """Base of what predicts missing values: distributions from its `conditional` moments."""
+
+    def spread(self: Any, X: Any, *known: Any) -> Any:
+        """The distribution of every value given the observed values of its row: Gaussian."""
+        return StudentSpread.gaussian(*self.conditional(X, *known))
+
+    def intervals(self, X: Any, level: float, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        """Ends (n, d) of intervals with equal tails; an observed value is both."""
+        tail = (1.0 - level) / 2.0
+        spread = self.spread(X, *(() if cell_sd is None else (cell_sd,)))
+        return spread.quantile(tail), spread.quantile(1.0 - tail)
+
+    def surprises(self, X: Any, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        """Two-sided tail probability and expected value (n, d) of every observed value.
+
+        Each is predicted from the other observed values of its row; NaN where one is missing.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        p, expected = np.full(X.shape, np.nan), np.full(X.shape, np.nan)
+        for j in range(X.shape[1]):
+            at = np.flatnonzero(~np.isnan(X[:, j]))
+            if not len(at):
+                continue
+            others = X[at]
+            others[:, j] = np.nan
+            known: Any = () if cell_sd is None else (np.where(np.isnan(others), 0.0, cell_sd[at]),)
+            spread = self.spread(others, *known)
+            below, above = spread.tails(X[at])
+            p[at, j] = np.minimum(2.0 * np.minimum(below[:, j], above[:, j]), 1.0)
+            expected[at, j] = spread.mean[:, j]
+        return p, expected

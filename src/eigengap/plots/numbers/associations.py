@@ -28,7 +28,7 @@ from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.plots.numbers.columns import one_column
-from eigengap.plots.numbers.names import distinct, names_of
+from eigengap.plots.numbers.names import distinct, in_columns, names_of
 from eigengap.plots.numbers.rows import MOST_READ, Table, coded_table, inner, table_of
 from eigengap.plots.numbers.scores import (
     ScoreEllipses,
@@ -44,9 +44,11 @@ from eigengap.sources import (
     Schema,
     as_weight,
     eager_frame,
+    labels_of,
     library_of,
     new_frame,
     quote,
+    selected,
 )
 
 Scale = Literal["model", "data"]
@@ -252,13 +254,9 @@ class Associations:
                     "" if self.supplementary[j] else " ".join(f"{v:.1f}" for v in share.tolist()),
                 ]
             )
-        wide = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-        text = ["Squared correlations and correlation ratios of columns and components"]
-        for line in lines:
-            cells = [cell.ljust(w) for cell, w in zip(line, wide, strict=True)]
-            text.append("  " + "  ".join(cells).rstrip())
+        title = "Squared correlations and correlation ratios of columns and components"
         left = len(self.columns) - len(order)
-        return "\n".join([*text, *([f"  and {left} more"] if left else [])])
+        return "\n".join([title, *in_columns(lines), *([f"  and {left} more"] if left else [])])
 
     __repr__ = __str__
 
@@ -415,9 +413,8 @@ def _of_extra(X: Any, extra: Any, table: Table, is_mixed: bool) -> list[_Given]:
             "same rows"
         )
     values = values[table.at]
-    holds = [own.holds for own in schema.columns]
-    survey = Survey.of(ArraySource(values))
-    kinds = kinds_of(survey, holds, [len(own.levels) for own in schema.columns])
+    own_types = [replace(own, note="") for own in schema.columns]  # dates are levels here
+    kinds = kinds_of(Survey.of(ArraySource(values)), own_types)
     plain = ["extra"] if len(schema.columns) == 1 else map("extra {}".format, range(len(kinds)))
     named = distinct(own.name or name for own, name in zip(schema.columns, plain, strict=True))
     found = []
@@ -468,14 +465,14 @@ def _as_table(X: Any, extra: Any) -> Any:
             columns = {name: one_column(X, name) for name in names}
             return new_frame(columns)
         X = eager_frame(X)
-        known = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+        known = labels_of(X)
         lacks = [name for name in names if name not in known]
         if lacks:
             raise ValueError(
                 f"X has no column {quote(lacks[0])} to be supplementary; a list of text names "
                 "columns of X, and values are given as an array, series or frame"
             )
-        return X.select(list(names)) if library_of(X) == "pyarrow" else X[list(names)]
+        return selected(X, names)
     if hasattr(extra, "to_frame"):  # a series
         return extra.to_frame()
     if library_of(extra) is not None:

@@ -22,7 +22,7 @@ import numpy as np
 from eigengap.plots.numbers.columns import one_column
 from eigengap.plots.numbers.names import clean, distinct, label, labels
 from eigengap.plots.numbers.rows import Table
-from eigengap.sources import Schema, eager_frame, library_of, quote
+from eigengap.sources import Schema, eager_frame, library_of, quote, selected
 
 MOST_CATEGORIES = 8  # colours and shapes that can be distinguished, by the colour-blind too
 NAMING = 0.5  # share of different values from which a text names rows
@@ -104,8 +104,7 @@ def _listed(color: Any) -> list[Any]:
 def _own_order(X: Any, color: Any) -> list[str]:
     """The levels of an ordered categorical in their order; of any other column none."""
     if isinstance(color, str) and library_of(X) is not None:
-        X = eager_frame(X)
-        one = X.select([color]) if library_of(X) == "pyarrow" else X[[color]]
+        one = selected(eager_frame(X), [color])
     elif hasattr(color, "to_frame"):
         one = color.to_frame()
     else:

@@ -20,8 +20,7 @@ from scipy.stats import binomtest
 
 from eigengap.linalg import Array
 from eigengap.models.columns.continuous import ContinuousColumn
-from eigengap.plots.numbers.missing import FEWEST, LEVEL, LONGEST, MOST_CELLS
-from eigengap.plots.numbers.names import clean
+from eigengap.plots.numbers.missing import FEWEST, LEVEL, MOST_CELLS, assessed
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
 from eigengap.runtime.warnings import silence
@@ -138,14 +137,7 @@ class HeldOutKinds:
 
 def held_out_kinds(subject: Subject, look: Look, seed: int) -> HeldOutKinds | str:
     """How held-out values are predicted; or, in a sentence, why that is not known."""
-    try:
-        found = _held_out(subject, look, seed)
-    except (ValueError, ArithmeticError, RuntimeError) as error:
-        return (
-            "The accuracy of imputations is not known: the model could not be fitted without some "
-            f"of the observed values: {clean(error, LONGEST)}"
-        )
-    return found or "Too few values could be held out to assess imputations."
+    return assessed(_held_out, subject, look, seed)
 
 
 def _held_out(subject: Subject, look: Look, seed: int) -> HeldOutKinds | None:

@@ -11,9 +11,10 @@ Gaussian processes) the given model predicts values that it was fitted to; `refi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from scipy import special
 from scipy.stats import binomtest
 
 from eigengap.estimators.shared.display import public_name
+from eigengap.inference.intervals import require_level
 from eigengap.linalg import Array
 from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.numbers.rows import (
@@ -43,6 +45,8 @@ REACH = float(special.ndtri(0.5 + LEVEL / 2))  # standard deviations to the end 
 LONGEST = 240  # characters of an error that are shown
 LEVELS = np.append(np.arange(0.05, 0.96, 0.05), 0.99)  # whose intervals a calibration looks at
 FEWEST = 20  # held-out values from which anything is reported
+TOO_FEW = "Too few values could be held out to assess imputations."
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +71,6 @@ class Missingness:
     def cells(self) -> int:
         """Missing values in all."""
         return int(np.sum(self.per_column))
-
-    @property
-    def complete_rows(self) -> int:
-        """Rows without a missing value, among those that were read and listed."""
-        return int(np.sum(self.rows[~self.patterns.any(axis=1)]))
 
 
 def missingness_summary(X: Any, most: int = 20) -> Missingness:
@@ -147,8 +146,7 @@ def imputations(estimator: Any, X: Any, level: float = 0.95) -> Imputations:
         raise AttributeError(
             f"{public_name(estimator)} imputes no values. {names_with('imputation')} do"
         )
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    require_level(level)
     X, model = all_rows(X, estimator).X, bare(estimator)
     row, column = np.nonzero(np.isnan(X))
     value, std = (np.asarray(each, dtype=float) for each in model.impute(X, return_std=True))
@@ -293,16 +291,21 @@ class HeldOut:
 
 def held_out(subject: Subject, look: Look, seed: int) -> HeldOut | str:
     """How held-out values are predicted; or, in a sentence, why that is not known."""
+    found = assessed(_held_out, subject, look, seed)
+    if isinstance(found, str) or np.isfinite([found.overall, found.mean_overall]).all():
+        return found
+    return TOO_FEW
+
+
+def assessed(find: Callable[..., Found | None], *given: Any) -> Found | str:
+    """What is found of held-out values; or, in a sentence, why that is not known."""
     try:
-        found = _held_out(subject, look, seed)
+        return find(*given) or TOO_FEW
     except (ValueError, ArithmeticError, RuntimeError) as error:
         return (
             "The accuracy of imputations is not known: the model could not be fitted without some "
             f"of the observed values: {clean(error, LONGEST)}"
         )
-    if found is None or not np.isfinite(found.overall) or not np.isfinite(found.mean_overall):
-        return "Too few values could be held out to assess imputations."
-    return found
 
 
 def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:

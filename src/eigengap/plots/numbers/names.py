@@ -123,3 +123,11 @@ def component_names(estimator: Any) -> list[str]:
     """PC1, PC2, ... of an estimator of ours; what scikit-learn's and others call their columns."""
     names = getattr(estimator, "component_names_", None)
     return [str(name) for name in (estimator.get_feature_names_out() if names is None else names)]
+
+
+def in_columns(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a printed table, the last cell of each as long as it is."""
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    wide[-1] = 0
+    each = ("  ".join(map(str.ljust, line, wide)) for line in lines)
+    return [f"  {text}".rstrip() for text in each]

@@ -22,9 +22,9 @@ from eigengap.fitting.columns.survey import Survey
 from eigengap.linalg import Array
 from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.maps import Log
-from eigengap.plots.numbers.names import distinct
+from eigengap.plots.numbers.names import distinct, in_columns
 from eigengap.plots.numbers.rows import MOST_READ
-from eigengap.selection.coded_table import asked_kinds
+from eigengap.selection.coded_table import schema_as_asked
 from eigengap.sources import (
     ArraySource,
     ColumnType,
@@ -200,7 +200,6 @@ class Overview:
             )
             for c in self.columns
         ]
-        wide = [max(len(line[k]) for line in [heads, *lines]) for k in range(4)]
         said = [f"{self.rows:,} rows × {len(self.columns)} columns"]
         for count, what in (
             (self.incomplete_rows, "incomplete"),
@@ -209,11 +208,7 @@ class Overview:
         ):
             if count:
                 said.append(f"{count:,} {what}")
-        text = [", ".join(said)]
-        for line in [heads, *lines]:
-            cells = [cell.ljust(w) for cell, w in zip(line, wide, strict=False)]
-            text.append("  " + "  ".join([*cells, line[-1]]).rstrip())
-        return "\n".join(text)
+        return "\n".join([", ".join(said), *in_columns([heads, *lines])])
 
     __repr__ = __str__
 
@@ -260,17 +255,11 @@ def overview(
     """
     table = open_table(X, missing_values=missing_values)
     schema = table.schema()
-    wanted = asked_kinds(schema, {} if isinstance(columns, str) else columns)
-    schema = schema.with_numbers({j for j, kind in wanted.items() if kind.of_numbers})
-    schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
+    schema, wanted = schema_as_asked(schema, {} if isinstance(columns, str) else columns)
     source = table.source(schema, range(len(schema.columns)))
-    holds = [own.holds for own in schema.columns]
-    n_levels = [len(own.levels) for own in schema.columns]
-    notes = [own.note for own in schema.columns]
-    unasked = [own.holds_unasked for own in schema.columns]
-    kinds = kinds_of(Survey.of(source), unasked, n_levels, wanted, notes)
-    others = [j for j, held in enumerate(holds) if held == "other"]
-    read = [j for j in range(len(holds)) if j not in others]
+    kinds = kinds_of(Survey.of(source), schema.columns, wanted)
+    others = [j for j, own in enumerate(schema.columns) if own.holds == "other"]
+    read = [j for j in range(len(schema.columns)) if j not in others]
     if others and in_memory_table(X):  # coded too, for different values and duplicate rows
         values = np.array(source.collect(), dtype=np.float64)
         missing = schema.missing_cells(X)

@@ -167,10 +167,10 @@ def _of_columns(X: Any, names: Any) -> Any:
     if names is None or sources.library_of(X) is None:
         return X  # an array has the columns of the fit, and a file is read by them
     X = sources.eager_frame(X)
-    known = list(X.column_names if sources.library_of(X) == "pyarrow" else X.columns)
+    known = sources.labels_of(X)
     if known == list(names) or not set(names) <= set(known):
         return X
-    return X.select(list(names)) if sources.library_of(X) == "pyarrow" else X[list(names)]
+    return sources.selected(X, names)
 
 
 def _codes(estimator: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 import eigengap
 from eigengap.estimators.shared.display import has_stopped_early
-from eigengap.fitting.columns.kinds import Kind, Ordinal
+from eigengap.fitting.columns.kinds import Ordinal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.plots.numbers.names import clean, component_names, distinct
@@ -156,19 +156,15 @@ class Subject:
             parameters["n_components"] = list(kept) if isinstance(kept, tuple) else int(kept)
         if parameters.get("random_state", 0) is None:
             parameters["random_state"] = seed
-        if self.coded is not None:  # of coded values, whose kinds are known
-            parameters["columns"] = dict(enumerate(kinds_of_codes(self.coded)))
+        if self.coded is not None:  # of coded values, whose kinds and orders of levels are known
+            kinds = (self.coded.kinds[j] for j in self.coded.used)
+            codes = (Ordinal() if isinstance(kind, Ordinal) else kind for kind in kinds)
+            parameters["columns"] = dict(enumerate(codes))
         defaults = type(self.bare)().get_params(deep=False)
         for name in ("verbose", "checkpoint"):
             if name in parameters:
                 parameters[name] = defaults[name]
         return type(self.bare)(**parameters).fit(X)
-
-
-def kinds_of_codes(coded: CodedTable) -> list[Kind]:
-    """The kinds of a table of codes: those of the columns that are used, levels in their order."""
-    kinds = (coded.kinds[j] for j in coded.used)
-    return [Ordinal() if isinstance(kind, Ordinal) else kind for kind in kinds]
 
 
 def public_name(estimator: Any) -> str:

@@ -27,7 +27,7 @@ axes u, and s their standard deviations, the three common ways to share the size
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -247,7 +247,7 @@ def biplot_numbers(
     view = require_linear(estimator, "biplot")
     table = all_rows(X, estimator)
     T = scores_of(estimator, table)[:, axes]
-    L, names, levels = view.L[:, axes], tuple(names_of(estimator)), None
+    L, names, found = view.L[:, axes], tuple(names_of(estimator)), None
     if (coded := coded_table(estimator)) is not None:
         found = associations(estimator, table)
         with_points = _with_points(found, categories)
@@ -258,7 +258,6 @@ def biplot_numbers(
         ]
         first = np.cumsum([0, *coded.columns.widths])[with_arrow]
         L, names = L[first], tuple(found.columns[k] for k in with_arrow)
-        levels = _levels_of(found, with_points, axes)
     length = np.sqrt(np.sum(view.L[:, axes] ** 2, axis=0))
     length = np.where(length > 0.0, length, 1.0)
     t, u = T * length, L / length
@@ -269,8 +268,7 @@ def biplot_numbers(
     s = np.where(s > 0.0, s, 1.0)
     power = {"rows": 0.0, "columns": 1.0, "symmetric": 0.5}[scaling]
     factor = length / s**power
-    if levels is not None:
-        levels = _scaled(levels, factor)
+    levels = None if found is None else _levels_of(found, with_points, axes, factor)
     return Biplot(t / s**power, u * s**power, scaling, factor, names, levels)
 
 
@@ -286,7 +284,9 @@ def _with_points(found: Associations, categories: bool | Sequence[str]) -> list[
     return asked
 
 
-def _levels_of(found: Associations, columns: list[str], axes: tuple[int, ...]) -> Levels | None:
+def _levels_of(
+    found: Associations, columns: list[str], axes: tuple[int, ...], factor: Array
+) -> Levels | None:
     own = found.categories
     at = [
         i
@@ -295,25 +295,15 @@ def _levels_of(found: Associations, columns: list[str], axes: tuple[int, ...]) -
     ]
     if not at:
         return None
-    pair, labels = list(axes), own.labels
+    pair, labels, square = list(axes), own.labels, np.outer(factor, factor)
     return Levels(
-        points=own.coordinates[at][:, pair],
+        points=own.coordinates[at][:, pair] * factor,
         labels=tuple(labels[i] for i in at),
         columns=tuple(own.column[i] for i in at),
         names=tuple(own.level[i] for i in at),
         weight=own.weight[at],
-        cov=own.cov[at][:, pair][:, :, pair],
-        cov_barycentre=own.cov_barycentre[at][:, pair][:, :, pair],
-    )
-
-
-def _scaled(levels: Levels, factor: Array) -> Levels:
-    square = np.outer(factor, factor)
-    return replace(
-        levels,
-        points=levels.points * factor,
-        cov=levels.cov * square,
-        cov_barycentre=levels.cov_barycentre * square,
+        cov=own.cov[at][:, pair][:, :, pair] * square,
+        cov_barycentre=own.cov_barycentre[at][:, pair][:, :, pair] * square,
     )
 
 

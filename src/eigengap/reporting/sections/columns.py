@@ -28,8 +28,7 @@ def overview_for(subject: Subject, look: Look, names: tuple[str, ...]) -> Overvi
         kinds = tuple(coded.kinds[j] for j in coded.used)
     else:
         types = [ColumnType(name, "numbers") for name in names]
-        survey = Survey.of(ArraySource(look.X))
-        kinds = kinds_of(survey, ["numbers"] * len(names), [0] * len(names))
+        kinds = kinds_of(Survey.of(ArraySource(look.X)), types)
     named = tuple(
         ColumnType(name, own.holds, own.levels) for name, own in zip(names, types, strict=True)
     )

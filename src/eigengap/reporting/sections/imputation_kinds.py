@@ -306,10 +306,6 @@ def _calibration(found: HeldOutKinds) -> Figure:
     )
 
 
-def _text(level: Any) -> str:
-    return brief(level) if isinstance(level, float) else str(level)
-
-
 # The least certain -----------------------------------------------------------------------------
 
 
@@ -329,44 +325,40 @@ def _least_certain(
         shares = subject.bare.level_probabilities(part)
     named = {coded.key(j): k for k, j in enumerate(coded.used)}
     sure = {named[key]: share.max(axis=1) for key, share in shares.items()}
-    i, j = np.nonzero(missing[touched])
-    at = [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if b not in sure]
+    cells = list(zip(*(at.tolist() for at in np.nonzero(missing[touched])), strict=True))
     sd = np.where(look.sd > 0, look.sd, 1.0)
+    at = [(a, b) for a, b in cells if b not in sure]
     at.sort(key=lambda one: -float((high[one] - low[one]) / sd[one[1]]))
-    numbers = tuple(
+    numbers = [
         (
-            rows[touched[a]],
-            names[b],
+            a,
+            b,
             number(float(imputed[a, b])),
             f"{number(float(low[a, b]))} to {number(float(high[a, b]))}",
         )
         for a, b in at[:MOST_CELLS]
-    )
-    in_levels = [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if b in sure]
+    ]
+    in_levels = [(a, b) for a, b in cells if b in sure]
     in_levels.sort(key=lambda one: float(sure[one[1]][one[0]]))
-    levels = tuple(
-        (
-            rows[touched[a]],
-            names[b],
-            _text(coded.schema.columns[coded.used[b]].level(float(imputed[a, b]))),
-            percent(float(sure[b][a])),
+    levels = []
+    for a, b in in_levels[:MOST_CELLS]:
+        level = coded.cell(b, float(imputed[a, b]))
+        text = brief(level) if isinstance(level, float) else str(level)
+        levels.append((a, b, text, percent(float(sure[b][a]))))
+    return tuple(
+        Grid(
+            title,
+            ("row", "column", "imputed", head),
+            tuple((rows[touched[a]], names[b], *said) for a, b, *said in lines),
+            (False, False, is_number, True),
+            note=f"{len(lines)} of {count(n, f'imputed {what}')}.",
         )
-        for a, b in in_levels[:MOST_CELLS]
+        for lines, n, what, title, head, is_number in (
+            (numbers, len(at), "number", "Widest intervals", "95 % interval", True),
+            (levels, len(in_levels), "level", "Least certain levels", "largest probability", False),
+        )
+        if lines
     )
-    grids = []
-    if numbers:
-        header = ("row", "column", "imputed", "95 % interval")
-        note = f"{len(numbers)} of {count(len(at), 'imputed number')}."
-        grids.append(
-            Grid("Widest intervals", header, numbers, (False, False, True, True), note=note)
-        )
-    if levels:
-        header = ("row", "column", "imputed", "largest probability")
-        note = f"{len(levels)} of {count(len(in_levels), 'imputed level')}."
-        grids.append(
-            Grid("Least certain levels", header, levels, (False, False, False, True), note=note)
-        )
-    return tuple(grids)
 
 
 def _diagonal() -> Any:

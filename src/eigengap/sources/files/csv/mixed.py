@@ -12,7 +12,6 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.cells import TRUTH_VALUES, WHITE
@@ -41,18 +40,15 @@ class MixedCsvReader(CsvReader):
         ]
         self._dialect = self._dialect.with_mark_of(self.where, numeric)
         self._as_text = frozenset(
-            j
-            for j in chosen
-            if any(self._is_text(row.cells[j]) for row in head)
-            or self._has_codes([row.cells[j] for row in head])
+            j for j in chosen if self._holds_text([row.cells[j] for row in head])
         )
 
-    def _is_text(self, text: str) -> bool:
-        is_truth = text.strip(WHITE).lower() in TRUTH_VALUES
-        return is_truth or self._dialect.cells.number(text) is None
-
-    def _has_codes(self, cells: Sequence[str]) -> bool:
-        return are_codes([cell for cell in cells if not self._dialect.cells.is_missing(cell)])
+    def _holds_text(self, cells: Sequence[str]) -> bool:
+        how = self._dialect.cells
+        are_truth = any(cell.strip(WHITE).lower() in TRUTH_VALUES for cell in cells)
+        if are_truth or any(how.number(cell) is None for cell in cells):
+            return True
+        return are_codes([cell for cell in cells if not how.is_missing(cell)])
 
     @property
     def holds_numbers(self) -> bool:
@@ -129,8 +125,10 @@ class MixedCsvReader(CsvReader):
             return cells
         if j not in self._as_text:
             numbers = self._column(cells)
-            if numbers is not None and j in self._as_truth and _are_truth(numbers):
-                return pa.array(numbers == 1, mask=np.isnan(numbers))
+            if numbers is not None and j in self._as_truth:
+                missing = np.isnan(numbers)
+                if np.all(missing | np.isin(numbers, (0, 1))):
+                    return pa.array(numbers == 1, mask=missing)
             if self._is_decided and numbers is None:
                 raise self._fault(chunk, line)
             if self._is_decided:
@@ -174,19 +172,14 @@ class MixedCsvReader(CsvReader):
         if cells.null_count == len(cells):
             return Contents(None)
         used = cells.indices.unique().drop_null()
-        return Contents.of_texts(cells.dictionary.take(used).to_pylist(), self._number)
-
-    def _number(self, text: str) -> float | None:
-        return self._dialect.cells.number(text)
+        return Contents.of_texts(
+            cells.dictionary.take(used).to_pylist(), self._dialect.cells.number
+        )
 
     def _fault(self, chunk: bytes, line: int, error: Exception | None = None) -> UnreadableError:
         numeric = [j for j in self._chosen if j not in self._as_text]
         found = first_fault(self.where, chunk, line, self._dialect, numeric)
         return found or super()._fault(chunk, line, error)
-
-
-def _are_truth(numbers: NDArray[Any]) -> bool:
-    return bool(np.all(np.isnan(numbers) | (numbers == 0) | (numbers == 1)))
 
 
 def _is_float(cells: Any) -> bool:
