@@ -120,9 +120,10 @@ def test_a_choice_of_rank_prints_its_summary():
 
 @pytest.mark.parametrize("kind", [eg.PPCA, eg.FactorAnalysis])
 @pytest.mark.parametrize(("n", "d"), [(8, 30), (10, 20), (15, 40)])
-def test_student_rows_of_few_rows_end_in_a_model(kind, n, d):
+@pytest.mark.parametrize("tables", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_student_rows_of_few_rows_end_in_a_model(kind, n, d, tables):
     """nu fell to 0.1 and psi to its floor, where rounding broke the guard: an ArithmeticError."""
-    for seed in range(4):
+    for seed in range(tables):
         rng = np.random.default_rng(seed)
         X = low_rank(rng, n, d, 2, 0.5)()
         X[rng.random(X.shape) < 0.2] = np.nan
@@ -182,8 +183,9 @@ def test_intervals_notice_another_cell_sd():
         eg.confidence_intervals(fitted, X, cell_sd=3 * sd, n_boot=5)
 
 
-def test_pca_of_few_incomplete_rows_ends_in_a_model():
-    for seed in range(5):
+@pytest.mark.parametrize("tables", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_pca_of_few_incomplete_rows_ends_in_a_model(tables):
+    for seed in range(tables):
         rng = np.random.default_rng(seed)
         X = low_rank(rng, 8, 30, 2)()
         X[rng.random(X.shape) < 0.2] = np.nan
@@ -264,7 +266,8 @@ def test_calibrated_probabilities_with_missing():
     assert losses[1] < 0.7 * losses[0]
 
 
-def test_a_component_that_closes_in_on_a_few_rows_does_not_end_the_fit():
+@pytest.mark.parametrize("tables", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_component_that_closes_in_on_a_few_rows_does_not_end_the_fit(tables):
     """Two outliers draw a component onto four rows; its noise goes, and rounding outweighs a step.
 
     The sum of squares falls below what it is computed from long before the floor of the noise.
@@ -273,7 +276,7 @@ def test_a_component_that_closes_in_on_a_few_rows_does_not_end_the_fit():
     Z = rng.normal(size=(300, 2))
     X = Z @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
     X[5, 2], X[80, 6] = 60.0, -45.0
-    for seed in range(8):
+    for seed in range(tables):
         hidden = np.random.default_rng(seed).random(X.shape) < 0.2
         model = eg.MixturePPCA(2, 2, scale=True, random_state=0)
         model.fit(np.where(hidden, np.nan, X))

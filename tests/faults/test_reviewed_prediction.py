@@ -53,8 +53,9 @@ def test_rows_of_weight_zero_have_no_say_in_a_comparison():
     np.testing.assert_allclose(fine, other)
 
 
-def test_ranks_of_weighted_rows_are_searched_as_far_as_those_of_repeated_rows():
-    for seed in range(3):
+@pytest.mark.parametrize("tables", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_ranks_of_weighted_rows_are_searched_as_far_as_those_of_repeated_rows(tables):
+    for seed in range(tables):
         rng = np.random.default_rng(seed)
         B = low_rank(rng, n=10, d=9, q=3)
         w = rng.integers(1, 5, 10)
@@ -92,7 +93,7 @@ def covered(fill, k, tables=6):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("k", "least"), [(3, 0.7), (8, 0.85)])
+@pytest.mark.parametrize(("k", "least"), [(3, 0.7), pytest.param(8, 0.85, marks=pytest.mark.slow)])
 def test_a_target_observed_in_few_rows_is_not_claimed_to_be_known(k, least):
     """30 and 72 % of the truth lay in 95 % intervals of the regressor."""
 
@@ -123,17 +124,18 @@ def test_a_column_observed_in_few_rows_is_told_by_name():
         eg.PPCARegressor(2).fit(*(lambda s: (s[:, :-1], s[:, -1]))(with_few(0, 1)[1]))
 
 
-def test_nothing_better_than_the_mean_is_the_mean():
+@pytest.mark.parametrize("tables", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_nothing_better_than_the_mean_is_the_mean(tables):
     """Mean filling was no candidate: small tables of independent columns were filled worse."""
     chosen = []
-    for seed in range(10):
+    for seed in range(tables):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(100, 10))
         X[rng.random(X.shape) < 0.5] = np.nan
         imputer = eg.LowRankImputer().fit(X)
         assert imputer.choice_.chosen.error <= imputer.choice_.mean_error * (1 + 1e-9)
         chosen.append(imputer.choice_.chosen.model)
-    assert chosen.count("column means") >= 5
+    assert tables < 10 or chosen.count("column means") >= 5
     few = eg.LowRankImputer().fit(incomplete(np.random.default_rng(0), n=10, d=3, q=1))
     assert "this is uncertain" in few.choice_.summary
 
@@ -164,10 +166,10 @@ def test_the_mean_as_a_model_has_intervals_and_draws():
 def test_fits_in_threads_leave_the_warning_filters_alone():
     """A filter that ignores everything was left behind, and the process was mute for good."""
     X = incomplete(np.random.default_rng(4), n=40)
-    eg.LowRankImputer().fit(X)  # imports may add filters of their own
+    eg.LowRankImputer(n_components=1).fit(X)  # imports may add filters of their own
     before = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: eg.LowRankImputer().fit(X), range(8)))
+        list(pool.map(lambda _: eg.LowRankImputer(n_components=1).fit(X), range(8)))
     assert warnings.filters == before
 
 

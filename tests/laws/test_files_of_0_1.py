@@ -39,6 +39,7 @@ def stored(member: str, folder: Path) -> Path:
 
 
 MODELS = sorted(Path(name).stem for name in STORED.namelist() if name.startswith("models/"))
+COMPILED = "Isomap-approximate"  # pynndescent, which compiles itself for a minute
 
 
 def test_every_kind_of_0_1_is_there():
@@ -47,7 +48,10 @@ def test_every_kind_of_0_1_is_there():
     assert set(MODELS) <= set(CASES)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == COMPILED else []) for name in MODELS],
+)
 def test_a_model_loads_and_answers_as_it_did(name, tmp_path):
     model = load(stored(f"models/{name}.egap", tmp_path))
     answers = dict(arrays(f"answers/{name}.npz"))

@@ -346,7 +346,7 @@ def test_a_noise_that_vanishes_is_found():
     """Poisson counts without further noise: EM alone approaches a psi of zero for ever."""
     rng = np.random.default_rng(7)
     W, mu = 0.6 * rng.normal(size=(6, 1)), rng.normal(size=6) + 2.0
-    Y = rng.poisson(np.exp(rng.normal(size=(400, 1)) @ W.T + mu)).astype(float)
+    Y = rng.poisson(np.exp(rng.normal(size=(150, 1)) @ W.T + mu)).astype(float)
     columns = Columns(tuple(CountColumn() for _ in range(6)))
     fit = fit_columns(as_source(Y), columns, 1, EMOptions(tol=1e-4, max_iter=300))
     assert fit.converged

@@ -135,7 +135,13 @@ def test_the_mean_of_a_row_without_cells_is_as_uncertain_as_the_mean(model):
     assert np.all(std[0] ** 2 < variance * 2.0)  # generous where nothing was seen
 
 
-@pytest.mark.parametrize(("kind", "spread"), [(PPCA, (1.0, 1.0)), (FactorAnalysis, (0.3, 3.0))])
+@pytest.mark.parametrize(
+    ("kind", "spread"),
+    [
+        (PPCA, (1.0, 1.0)),
+        pytest.param(FactorAnalysis, (0.3, 3.0), marks=pytest.mark.slow),
+    ],
+)
 def test_intervals_of_small_tables_cover(kind, spread):
     """50 x 20, 5 components, a fifth missing: 95 % intervals, where plug-in ones cover < 91 %."""
     inside = {"plug-in": 0, "impute": 0}

@@ -101,7 +101,7 @@ def with_zeros_and_counts(seed: int, n: int = 600) -> tuple[pd.DataFrame, np.nda
     return table, hidden
 
 
-@pytest.mark.parametrize("count", ["auto", "count"])
+@pytest.mark.parametrize("count", ["auto", pytest.param("count", marks=pytest.mark.slow)])
 def test_draws_of_zero_heavy_columns_and_counts_have_their_mean_and_their_size(count):
     kinds = "auto" if count == "auto" else {"counts": Count()}
     drawn, truth, error = ({name: [] for name in ("zeros", "skewed", "counts")} for _ in range(3))
