@@ -46,6 +46,7 @@ from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.columns.continuous import ContinuousColumn, Limits
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
+from eigengap.models.columns.ordinal import OrdinalColumn
 from eigengap.models.columns.table import Columns
 from eigengap.runtime.warnings import warn
 from eigengap.sources import (
@@ -415,7 +416,7 @@ class CodedTable:
         if not len(bad) and fault is None:
             return
         at = int(bad[0] if fault is None else fault.at)
-        refused = UnknownLevelError if isinstance(fitted, LevelColumn) else DataError
+        refused = UnknownLevelError if _has_levels_alone(fitted) else DataError
         value, row = own.level(float(x[at])), block.start + int(rows[at])
         way = self._other_kinds(j, fitted, float(x[at]))
         raise refused(
@@ -431,7 +432,7 @@ class CodedTable:
     def _other_kinds(self, j: int, fitted: Column, value: float) -> str:
         """The way out where a column of few numbers was taken for levels."""
         own = self.schema.columns[j]
-        if not isinstance(fitted, LevelColumn) or own.levels:
+        if not isinstance(fitted, LevelColumn) or not _has_levels_alone(fitted) or own.levels:
             return ""
         key = j if own.name is None or self.names is None else quote(own.name)
         are_counts = bool(CountColumn().holds(np.append(fitted.levels, value)).all())
@@ -628,8 +629,16 @@ def _text(level: Any) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
+def _has_levels_alone(fitted: Column) -> bool:
+    """Whether no new row may have a value that is none of the levels."""
+    is_range = isinstance(fitted, OrdinalColumn) and fitted.is_range
+    return isinstance(fitted, LevelColumn) and not is_range
+
+
 def _range(fitted: Any, own: ColumnType) -> str:
     """The values that a column had in the fit, in words."""
+    if isinstance(fitted, OrdinalColumn) and fitted.is_range:
+        return f"its values lie between {fitted.lower:g} and {fitted.upper:g}"
     if isinstance(fitted, LevelColumn):
         shown = ", ".join(show(own.level(float(x))) for x in fitted.levels[:MOST_SHOWN])
         more = ", ..." if len(fitted.levels) > MOST_SHOWN else ""
