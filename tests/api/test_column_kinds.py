@@ -388,6 +388,18 @@ def test_a_range_that_was_named_holds_where_few_of_its_values_were_observed(kind
         assert "levels" not in str(caught.value)
 
 
+def test_a_target_in_a_range_of_which_few_values_were_observed():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0).astype(float)
+    model = eg.PPCARegressor(1, columns="auto", target_kind=Bounded(0, 1)).fit(X, y)
+    found = model.predict(X)
+    assert np.all((found >= 0) & (found <= 1))
+    assert found[y == 1].mean() > found[y == 0].mean()
+    low, high = model.intervals(X)
+    assert np.all((low >= 0) & (high <= 1))
+
+
 def test_folds_without_some_values_of_a_range_are_compared():
     X = np.random.default_rng(4).normal(size=(60, 3))
     X[:, 2] = 0.0

@@ -146,9 +146,11 @@ class CodedTable:
         learned = learn_columns(rows, survey, kinds, held, details.cells(known))
         return cls(schema, kinds, learned, library_of(X), details.sizes), source
 
-    def without_names(self) -> CodedTable:
-        """As learned from bare rows."""
-        columns = tuple(replace(own, name=None) for own in self.schema.columns)
+    def with_names(self, names: Sequence[str] | None) -> CodedTable:
+        """As learned from rows with these names, or from bare ones."""
+        given = [None] * self.n_features if names is None else names
+        pairs = zip(self.schema.columns, given, strict=True)
+        columns = tuple(replace(own, name=name) for own, name in pairs)
         return replace(self, schema=replace(self.schema, columns=columns))
 
     # Rows, in and out ----------------------------------------------------------------------
@@ -416,7 +418,7 @@ class CodedTable:
         if not len(bad) and fault is None:
             return
         at = int(bad[0] if fault is None else fault.at)
-        refused = UnknownLevelError if _has_levels_alone(fitted) else DataError
+        refused = UnknownLevelError if has_levels_alone(fitted) else DataError
         value, row = own.level(float(x[at])), block.start + int(rows[at])
         way = self._other_kinds(j, fitted, float(x[at]))
         raise refused(
@@ -432,7 +434,7 @@ class CodedTable:
     def _other_kinds(self, j: int, fitted: Column, value: float) -> str:
         """The way out where a column of few numbers was taken for levels."""
         own = self.schema.columns[j]
-        if not isinstance(fitted, LevelColumn) or not _has_levels_alone(fitted) or own.levels:
+        if not isinstance(fitted, LevelColumn) or not has_levels_alone(fitted) or own.levels:
             return ""
         key = j if own.name is None or self.names is None else quote(own.name)
         are_counts = bool(CountColumn().holds(np.append(fitted.levels, value)).all())
@@ -629,7 +631,7 @@ def _text(level: Any) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
-def _has_levels_alone(fitted: Column) -> bool:
+def has_levels_alone(fitted: Column) -> bool:
     """Whether no new row may have a value that is none of the levels."""
     is_range = isinstance(fitted, OrdinalColumn) and fitted.is_range
     return isinstance(fitted, LevelColumn) and not is_range
