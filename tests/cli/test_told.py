@@ -185,6 +185,17 @@ def test_a_nameless_fit_to_some_of_the_columns_knows_how_many_there_were(folder:
 # Figures -------------------------------------------------------------------------------------
 
 
+def test_each_column_with_a_mark_among_its_levels_has_a_note(folder: Path) -> None:
+    rows = [
+        [*row, "?" if i % 9 == 0 else "xyz"[i % 3], "uv-"[i % 3]] for i, row in enumerate(cells())
+    ]
+    Path("t.csv").write_bytes(as_csv(rows, [*NAMES, "g", "h"]))
+    ran = call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap", "--json")
+    notes = [note for note in json.loads(ran.out)["notes"] if "holds a mark" in note]
+    assert ['column "g"' in note and '--na "?"' in note for note in notes] == [True, False]
+    assert ['column "h"' in note and '--na "-"' in note for note in notes] == [False, True]
+
+
 def test_odd_rows_are_listed_with_as_many_ids_as_the_report_lists(model: Path) -> None:
     rows = cells()
     rows[17][2] = "25"
