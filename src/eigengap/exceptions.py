@@ -107,7 +107,11 @@ class SampledWarning(UserWarning):
 
 
 class SentinelWarning(UserWarning):
-    """A column holds a number, or text among numbers, that looks like a code for missing values."""
+    """A column holds what looks like something else.
+
+    A number, text among numbers or a mark among words that may be a code for missing values; or
+    text that looks like numbers: sums of money, percentages.
+    """
 
 
 class StructureWarning(UserWarning):

@@ -355,6 +355,61 @@ def test_columns_of_one_or_few_values(kind, values):
         assert set(found[:, 2]) == set(values)
 
 
+FEW = [
+    ("positive", [0.0, 0.5]),
+    ("positive", [0.0, 0.0]),
+    ("positive", [0.5, 0.5]),
+    (Bounded(0, 1), [0.0, 1.0]),
+    (Bounded(0, 1), [1.0, 1.0]),
+    (Bounded(0, 1), [0.0, 0.5, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), FEW, ids=str)
+def test_a_range_that_was_named_holds_where_few_of_its_values_were_observed(kind, values, tmp_path):
+    X = np.random.default_rng(4).normal(size=(60, 3))
+    X[:, 2] = np.resize(values, 60)
+    model = eg.FactorAnalysis(1, columns={2: kind}).fit(X)
+    new = np.column_stack([X[:3, :2], [0.67, np.nan, 0.1]])
+    found = model.impute(new)
+    np.testing.assert_array_equal(found[[0, 2], 2], [0.67, 0.1])
+    assert found[1, 2] in values
+    eg.save(model, tmp_path / "model.egap")
+    saved = eg.load(tmp_path / "model.egap")
+    for scores in (model.score_samples(new), saved.score_samples(new)):
+        assert np.isfinite(scores).all()
+    # What is not observed is read as the nearest of what was.
+    nearest = np.array(values)[[np.argmin(np.abs(np.array(values) - x)) for x in (0.67, 0.1)]]
+    as_observed = np.column_stack([X[[0, 2], :2], nearest])
+    np.testing.assert_array_equal(model.transform(new[[0, 2]]), model.transform(as_observed))
+    for foreign in [-0.1, 1.1] if isinstance(kind, Bounded) else [-0.1]:
+        with pytest.raises(DataError, match="its values lie between 0 and") as caught:
+            model.impute(np.array([[0.0, 0.0, foreign]]))
+        assert "levels" not in str(caught.value)
+
+
+def test_a_target_in_a_range_of_which_few_values_were_observed():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0).astype(float)
+    model = eg.PPCARegressor(1, columns="auto", target_kind=Bounded(0, 1)).fit(X, y)
+    found = model.predict(X)
+    assert np.all((found >= 0) & (found <= 1))
+    assert found[y == 1].mean() > found[y == 0].mean()
+    low, high = model.intervals(X)
+    assert np.all((low >= 0) & (high <= 1))
+
+
+def test_folds_without_some_values_of_a_range_are_compared():
+    X = np.random.default_rng(4).normal(size=(60, 3))
+    X[:, 2] = 0.0
+    X[[3, 20], 2] = [0.5, 0.67]
+    for kind in ("positive", Bounded(0, 1)):
+        models = [model(1, columns={2: kind}) for model in (eg.FactorAnalysis, eg.PPCA)]
+        found = eg.compare(models, X, cv=5)
+        assert np.isfinite(found.log_likelihood).all()
+
+
 def test_a_row_without_any_value_gets_the_middle_of_each_column(imputer, X):
     row = X.iloc[:1].copy()
     row.iloc[0, :USED] = None

@@ -161,3 +161,19 @@ def test_the_summary_of_an_imputer_of_skewed_numbers_names_its_columns():
     assert set(imputer.kinds_.values()) == {"continuous"}
     assert 'Heywood case: the factors explain columns "girth"' in str(imputer.summary())
     assert not hasattr(imputer.estimator_, "feature_names_in_")
+
+
+def test_values_that_a_chosen_map_cannot_hold_are_named_by_column():
+    """One of weight 0 is absent in the fit, and so in the choice of its map."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 1))
+    df = pd.DataFrame(np.exp(2 * (z + 0.3 * rng.normal(size=(400, 3)))), columns=list("abc"))
+    df.loc[::7, "b"] = np.nan
+    df.loc[2, "c"] = -3.0
+    weight = np.where(np.arange(400) == 2, 0.0, 1.0)
+    imputer = eg.LowRankImputer().fit(df, sample_weight=weight)
+    assert set(imputer.kinds_.values()) == {"continuous"}
+    for ask in (imputer.impute, imputer.intervals, imputer.level_probabilities):
+        with pytest.raises(eg.exceptions.DataError, match='at row 2, column "c", does') as caught:
+            ask(df)
+        assert (caught.value.column, caught.value.name) == (2, "c")

@@ -14,6 +14,7 @@ from tests.cli.running import call
 
 import eigengap as eg
 from eigengap.persistence.model_file import load, save
+from eigengap.plots.numbers.columns import MOST_BESIDE
 
 
 def facts(*arguments: str) -> dict:
@@ -182,6 +183,33 @@ def test_a_nameless_fit_to_some_of_the_columns_knows_how_many_there_were(folder:
 
 
 # Figures -------------------------------------------------------------------------------------
+
+
+def test_each_column_with_a_mark_among_its_levels_has_a_note(folder: Path) -> None:
+    rows = [
+        [*row, "?" if i % 9 == 0 else "xyz"[i % 3], "uv-"[i % 3]] for i, row in enumerate(cells())
+    ]
+    Path("t.csv").write_bytes(as_csv(rows, [*NAMES, "g", "h"]))
+    ran = call("fit", "t.csv", "-m", "fa", "-k", "1", "-o", "t.egap", "--json")
+    notes = [note for note in json.loads(ran.out)["notes"] if "holds a mark" in note]
+    assert ['column "g"' in note and '--na "?"' in note for note in notes] == [True, False]
+    assert ['column "h"' in note and '--na "-"' in note for note in notes] == [False, True]
+
+
+def test_odd_rows_are_listed_with_as_many_ids_as_the_report_lists(model: Path) -> None:
+    rows = cells()
+    rows[17][2] = "25"
+    ids = [f"id{k}" for k in range(12)]
+    named = [[*(f"{name}_{i}" for name in ids), *row] for i, row in enumerate(rows)]
+    Path("odd.csv").write_bytes(as_csv(named, [*ids, *NAMES]))
+    of = ("score", "m.egap", "odd.csv", "--id", ",".join(ids))
+    told = call(*of, "-o", "scores.csv").err
+    (header,) = [line for line in told.splitlines() if "data row" in line]
+    assert header.split()[2:] == [*ids[:MOST_BESIDE], "p", "least", "expected", "value"]
+    assert f"id{MOST_BESIDE}_17" not in told
+    # Files and programs have all of them.
+    assert Path("scores.csv").read_text().startswith(",".join(ids))
+    assert list(json.loads(call(*of, "--json").out)["oddest"][0]["id"]) == ids
 
 
 def test_odd_rows_come_with_their_ids_and_the_cell_in_fields(model: Path) -> None:

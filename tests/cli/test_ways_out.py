@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
@@ -378,3 +379,42 @@ def test_a_proposed_code_reaches_the_program_as_it_is(code):
         ["sh", "-c", f'printf "%s\\n" {option}'], capture_output=True, text=True, check=True
     )
     assert shell.stdout.splitlines() == ["--na", code]
+
+
+# Columns that are meant for something else ----------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_regressor_of_text_names_the_classifier(folder: Path, ending: str) -> None:
+    rows = [[*row, "yes" if i % 3 else "no"] for i, row in enumerate(cells())]
+    table(rows, [*NAMES, "g"])
+    name = "t.csv"
+    if ending == "parquet":
+        name = "t.parquet"
+        pd.read_csv("t.csv").to_parquet(name)
+    of = (name, "--target", "g", "-k", "1", "-o", "r.egap")
+    ran = call("fit", *of, "-m", "regressor")
+    assert ran.code == 5
+    assert '"g" (text' in ran.err
+    assert "A regressor predicts numbers; to predict classes take -m classifier" in ran.err
+    assert "no numeric column" not in ran.err
+    assert call("fit", *of, "-m", "classifier").code == 0
+
+
+def test_a_code_among_the_numbers_of_a_target_is_no_class(folder: Path) -> None:
+    rows = [[*row, str(i % 7) if i % 5 else "?"] for i, row in enumerate(cells())]
+    table(rows, [*NAMES, "g"])
+    of = ("fit", "t.csv", "--target", "g", "-k", "1", "-m", "regressor", "-o", "r.egap")
+    ran = call(*of)
+    assert '--na "?"' in ran.err
+    assert "classifier" not in ran.err
+    assert call(*of, "--na", "?").code == 0
+
+
+@pytest.mark.parametrize("given", ["", " , "])
+def test_a_choice_of_no_column_is_told_as_such(folder: Path, given: str) -> None:
+    table(cells())
+    ran = call(*FIT, "--columns", given)
+    assert ran.code == 2
+    assert "--columns names no column of t.csv, which has a, b, c and d" in ran.err
+    assert "--ignore" not in ran.err

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -400,6 +403,103 @@ def test_words_of_columns_whose_kind_is_named_are_not_warned_of(tmp_path):
     for cls in (FactorAnalysis, LowRankImputer):
         how = {"n_components": 1, "columns": {"x": "continuous"}, "missing_values": ["ND"]}
         assert cls(**how).fit(tmp_path / "words.csv").kinds_["size"] == "continuous"
+
+
+def _told(X) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        FactorAnalysis(1, columns="auto").fit(X)
+    return [str(one.message) for one in caught if one.category is SentinelWarning]
+
+
+def _tables(X: pd.DataFrame, folder) -> dict[str, Any]:
+    X.to_csv(folder / "x.csv", index=False)
+    X.to_parquet(folder / "x.parquet")
+    files = {ending: folder / f"x.{ending}" for ending in ("csv", "parquet")}
+    return {"pandas": X, "polars": pl.from_pandas(X), "array": X.to_numpy(object), **files}
+
+
+AS_TEXT = {
+    "money": (lambda x: f"${1e4 + x:,.2f}", "a sum of money", "without the sign"),
+    "percent": (lambda x: f"{x:.1f}%", "a percentage", "without the sign"),
+    "comma": (lambda x: f"{x:.2f}".replace(".", ","), "a decimal comma", "write"),
+    "unit": (lambda x: f"{x:.1f} kg", "a number with a unit (kg)", "write"),
+    "prices": (lambda x: f"${5 * (1 + x // 34):g}", "a sum of money", "without the sign"),
+    "both": (lambda x: f"{x:.1f}%" if x % 2 else f"{x}", "a percentage", "without the sign"),
+}
+
+
+@pytest.mark.parametrize("of", AS_TEXT)
+@pytest.mark.parametrize("where", ["pandas", "polars", "array", "csv", "parquet"])
+def test_numbers_in_another_notation_are_warned_of(of, where, tmp_path):
+    written, like, way = AS_TEXT[of]
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(100, 2)), columns=["a", "b"])
+    X["c"] = [written(x) for x in rng.permutation(100)]
+    (message,) = _told(_tables(X, tmp_path)[where])
+    label = "2" if where == "array" else '"c"'
+    assert f"column {label} holds text that looks like {like}" in message
+    assert way in message
+    row = int(re.search(r"at row (\d+)", message)[1])
+    assert f'("{X["c"][row]}" at row' in message
+    is_out = "left out of the model" in message
+    assert is_out == (of != "prices")
+    kind = "ignored" if is_out else "nominal"
+    assert f'columns={{{label}: "{kind}"}}' in message
+
+
+def test_numbers_in_another_notation_of_more_texts_than_are_kept_are_warned_of():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(10_500, 2)), columns=["a", "b"])
+    X["pay"] = [f"${k:,d}.50" for k in range(len(X))]
+    (message,) = _told(X)
+    assert '"pay" holds text that looks like a sum of money ("$0.50" at row 0)' in message
+
+
+@pytest.mark.parametrize("mark", ["-", "?", "\u2013", "--", "...", " "])
+@pytest.mark.parametrize("where", ["pandas", "polars", "array", "csv", "parquet"])
+def test_a_mark_among_words_is_warned_of(mark, where, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    X["habit"] = np.resize(["smoker", "nonsmoker", "nonsmoker"], 60)
+    X.loc[[7, 30], "habit"] = mark
+    told = _told(_tables(X, tmp_path)[where])
+    if where == "csv" and mark == " ":  # an empty cell
+        assert told == []
+        return
+    (message,) = told
+    label = "2" if where == "array" else '"habit"'
+    assert f'column {label} holds a mark in 2 cells ("{mark}" at row 7)' in message
+    if where == "pandas":
+        code = f'X["habit"].mask(X["habit"] == "{mark}")'
+        assert code in message
+        X["habit"] = eval(code, {"X": X})
+        assert _told(X) == []
+    if where == "csv":
+        assert f'missing_values=["{mark}"]' in message
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ["+", "-"],
+        ["++", "+", "-", "--"],
+        ["A+", "A-", "B+"],
+        ["555 1234", "030 99", "1 2"],
+        ["00501", "12345", "99999"],
+        ["2024-01-01", "2024-01-02", "2024-01-03"],
+        ["v1.2", "v1.3"],
+        ["12A", "3B"],
+        ["-", "?"],
+    ],
+    ids=str,
+)
+def test_other_text_is_not_warned_of(levels):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    X["c"] = np.resize(levels, 60)
+    assert _told(X) == []
+    X["c"] = pd.Categorical(np.resize(["low", "?", "high"], 60), ["low", "?", "high"], True)
+    assert _told(X) == []
 
 
 def test_a_null_column_of_polars():

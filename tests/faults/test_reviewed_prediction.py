@@ -300,6 +300,8 @@ def test_scores_and_coefficients_say_what_is_wrong():
     with pytest.raises(ValueError, match=r"y must hold numbers.*Input y") as caught:
         eg.PPCARegressor(1).fit(X, pd.Series(["1,5"] * 40))
     assert "X[:" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"\(text, .* To predict classes, take PPCAClassifier$"):
+        eg.PPCARegressor(1).fit(X, np.where(y > 0, "yes", "no"))
     with pytest.raises(ValueError, match="y has shape"):
         model.score(X, np.c_[y, y])
     with pytest.raises(ValueError, match="sample_weight has shape"):

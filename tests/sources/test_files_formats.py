@@ -411,6 +411,36 @@ def test_what_is_not_read_is_told_with_a_way_out(tmp_path, name, content, told):
         open_source(tmp_path / name)
 
 
+NUL = b"\x00"
+CSV = b"a,b\n" + b"".join(b"%d,%d.5\n" % (k, k % 7) for k in range(60_000))
+BEGIN = CSV[: CSV.index(b"60,")]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "where"),
+    [
+        (BEGIN.replace(b"\n9,2.5", b"\n9,2.\x005"), 11, 'line 11, column "b"'),
+        (CSV.replace(b"\n59000,", b"\n5\x009000,"), 59_002, 'line 59002, column "a"'),
+        (BEGIN + NUL * 400, 62, 'line 62, column "a"'),  # after a loss of power
+        (CSV + NUL * 400, 60_002, 'line 60002, column "a"'),
+        (BEGIN.replace(b"a,b", b"a,b\x00"), 1, "line 1, column 1"),
+    ],
+    ids=["cell", "late cell", "end", "late end", "name"],
+)
+def test_nul_bytes_in_csv_are_told_with_line_and_column(tmp_path, content, line, where):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UnreadableError, match=f"{where}, holds a NUL byte") as caught:
+        open_source(tmp_path / "x.csv").collect()
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+def test_utf_16_without_a_mark_is_told(tmp_path, encoding):
+    (tmp_path / "x.csv").write_bytes(BEGIN.decode().encode(encoding))
+    with pytest.raises(UnreadableError, match=f"written in {encoding}.*iconv -f {encoding}"):
+        open_source(tmp_path / "x.csv")
+
+
 def test_objects_are_never_unpickled(tmp_path):
     class Trap:
         def __reduce__(self):

@@ -230,3 +230,16 @@ def test_names_of_a_frame_that_workers_return_are_kept(tmp_path, X):
     written = open_source(tmp_path / "out.csv")
     assert written.names == ("low", "high")
     np.testing.assert_allclose(written.collect(), ends(X), rtol=1e-12)
+
+
+def test_arguments_in_another_order_are_told_with_the_one_that_is_meant(tmp_path, X, table, model):
+    to = tmp_path / "out.csv"
+    way = r"stream\(model\.transform, X, to\) takes a function first, then the table"
+    for of in (X, table, pd.DataFrame(X, columns=NAMES)):
+        with pytest.raises(TypeError, match=f'X is a function, "impute": {way}'):
+            stream(of, model.impute, to)
+    with pytest.raises(TypeError, match="X is a function"):
+        stream(table, partial(model.impute, return_std=True), to)
+    with pytest.raises(TypeError, match=f"function is PPCA .* one of its methods: {way}"):
+        stream(model, table, to)
+    assert not to.exists()

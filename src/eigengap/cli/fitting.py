@@ -21,12 +21,12 @@ from eigengap.cli.files import as_file
 from eigengap.cli.models import estimator, takes_columns
 from eigengap.cli.narration import Narrator, listing, many, named, signed
 from eigengap.cli.progress import showing_steps, waiting
-from eigengap.cli.tables.faults import as_argument, report_constant, report_skewed
+from eigengap.cli.tables.faults import as_argument, has_numbers, report_constant, report_skewed
 from eigengap.cli.tables.kinds import counted, looks_like_id, reasons
 from eigengap.cli.tables.outputs import schema_of
 from eigengap.cli.tables.pieces import whole_frame
 from eigengap.cli.tables.table import LIMITS, Choice, Table, table_for
-from eigengap.exceptions import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.persistence.model_file import load
 from eigengap.persistence.provenance import provenance_of
 from eigengap.registry import BY_COMMAND, entry_of
@@ -207,7 +207,14 @@ def _target(table: Table, name: str) -> Any:
 
     assert table.target is not None
     if name == "regressor":
-        return table.source([table.target]).collect()[:, 0]
+        try:
+            return table.source([table.target]).collect()[:, 0]
+        except UnreadableError as error:
+            if not error.in_cells or has_numbers(table, table.target):
+                raise
+            raise Unfittable(
+                f"{error}. A regressor predicts numbers; to predict classes take -m classifier"
+            ) from None
     columns = [piece.columns.column(table.target) for piece in pieces(table)]
     labels = [as_text(cell) for column in columns for cell in column.to_pylist()]
     without = [k for k, label in enumerate(labels) if is_no_class(label, table.na)]

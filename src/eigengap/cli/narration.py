@@ -74,8 +74,11 @@ class Narrator:
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Warnings of what runs inside become notes, each kind of eigengap's own once."""
-        from eigengap.exceptions import ConstantColumnWarning, RoundedWarning
+        """Warnings of what runs inside become notes, each kind of eigengap's own once.
+
+        Of what columns seem to hold there is a note for each column.
+        """
+        from eigengap.exceptions import ConstantColumnWarning, RoundedWarning, SentinelWarning
         from eigengap.runtime.warnings import captured
 
         with warnings.catch_warnings():
@@ -90,6 +93,9 @@ class Narrator:
                 for kind, warning in {one.category: one for one in reversed(heard)}.items():
                     if kind not in known:
                         self._kinds.add(kind)
+                        self.note(warning.message)
+                for warning in heard:
+                    if warning.category is SentinelWarning:
                         self.note(warning.message)
 
 

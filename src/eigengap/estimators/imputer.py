@@ -674,6 +674,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         source = source_of_new(self, X, missing_values=self.missing_values)
         values = _dense(source)
+        if self._table is not None:  # a model of bare rows would name columns by position
+            self._table.with_names(source.names).source(values)
         return values, np.isnan(values)
 
     def _within(self, imputed: Array, missing: NDArray[np.bool_]) -> Array:

@@ -22,14 +22,14 @@ from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.fitting.columns.kinds import Kind
 from eigengap.inference.intervals import require_level
 from eigengap.linalg import Array
-from eigengap.models.columns.column import LevelColumn
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.warnings import without
-from eigengap.selection.coded_table import CodedTable
+from eigengap.selection.coded_table import CodedTable, has_levels_alone
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.prediction import Predict, best, prediction_errors
 from eigengap.sources import ArraySource, Rows, as_source, column, warn_of_codes
+from eigengap.wording import words
 
 # Warnings of the joint fit that are left out: a column that is itself a factor predicts as well;
 # codes are looked for before; of columns observed in few rows only y matters.
@@ -184,6 +184,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
             values = as_source(table, missing_values=self.missing_values).collect()
         except ValueError as error:
             reason = str(error).replace("Input X", "Input y").partition(" Choose the")[0]
+            if "(text, " in reason:
+                reason += f" To predict classes, take {words().model('PPCAClassifier')}"
             raise ValueError(f"y must hold numbers, NaN where unknown: {reason}") from None
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
@@ -379,7 +381,7 @@ def with_targets(table: CodedTable, Y: Array, kind: Any, weight: Array | None = 
         of_y = tuple(f"{name}_" for name in of_y)
     with without(SentinelWarning):  # codes are looked for before
         own, _ = CodedTable.learned(Y, dict.fromkeys(range(k), kind), weight)
-    if any(isinstance(fitted, LevelColumn) for fitted in own.columns.kinds):
+    if any(map(has_levels_alone, own.columns.kinds)):
         raise ValueError(
             f"target_kind={kind!r} is one of levels; y is predicted as a number: use "
             "PPCAClassifier for levels"

@@ -46,16 +46,20 @@ from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.columns.continuous import ContinuousColumn, Limits
 from eigengap.models.columns.count import CountColumn
 from eigengap.models.columns.nominal import NominalColumn
+from eigengap.models.columns.ordinal import OrdinalColumn
 from eigengap.models.columns.table import Columns
 from eigengap.runtime.warnings import warn
 from eigengap.sources import (
+    DATES,
     MIXED,
     TIMES,
+    TO_MISSING,
     TO_NUMERIC,
     ArraySource,
     Block,
     ColumnType,
     DerivedSource,
+    Likeness,
     MixedTable,
     ObservedCells,
     Schema,
@@ -64,8 +68,10 @@ from eigengap.sources import (
     eager_frame,
     in_memory,
     in_memory_table,
+    is_number,
     library_of,
     like,
+    likeness_of,
     made_floating,
     new_frame,
     open_table,
@@ -78,6 +84,8 @@ from eigengap.sources import (
 from eigengap.wording import words
 
 MOST_SHOWN = 6  # levels that a message shows
+MOST_TEXTS = 100  # of a column that are compared with numbers
+MARKS = "-\u2010\u2011\u2012\u2013\u2014\u2212?._/ \t\u00a0"  # + and * are results
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +133,7 @@ class CodedTable:
         )
         kinds = _censored(kinds, schema, wanted)
         used = _used(kinds)
-        _warn_of_words(X, table, schema, kinds, wanted)
+        _warn_of_text(X, table, schema, kinds, wanted)
         warn_of_codes(rows, _measured(schema, kinds, wanted))
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
@@ -145,9 +153,11 @@ class CodedTable:
         learned = learn_columns(rows, survey, kinds, held, details.cells(known))
         return cls(schema, kinds, learned, library_of(X), details.sizes), source
 
-    def without_names(self) -> CodedTable:
-        """As learned from bare rows."""
-        columns = tuple(replace(own, name=None) for own in self.schema.columns)
+    def with_names(self, names: Sequence[str] | None) -> CodedTable:
+        """As learned from rows with these names, or from bare ones."""
+        given = [None] * self.n_features if names is None else names
+        pairs = zip(self.schema.columns, given, strict=True)
+        columns = tuple(replace(own, name=name) for own, name in pairs)
         return replace(self, schema=replace(self.schema, columns=columns))
 
     # Rows, in and out ----------------------------------------------------------------------
@@ -415,7 +425,7 @@ class CodedTable:
         if not len(bad) and fault is None:
             return
         at = int(bad[0] if fault is None else fault.at)
-        refused = UnknownLevelError if isinstance(fitted, LevelColumn) else DataError
+        refused = UnknownLevelError if has_levels_alone(fitted) else DataError
         value, row = own.level(float(x[at])), block.start + int(rows[at])
         way = self._other_kinds(j, fitted, float(x[at]))
         raise refused(
@@ -431,7 +441,7 @@ class CodedTable:
     def _other_kinds(self, j: int, fitted: Column, value: float) -> str:
         """The way out where a column of few numbers was taken for levels."""
         own = self.schema.columns[j]
-        if not isinstance(fitted, LevelColumn) or own.levels:
+        if not isinstance(fitted, LevelColumn) or not has_levels_alone(fitted) or own.levels:
             return ""
         key = j if own.name is None or self.names is None else quote(own.name)
         are_counts = bool(CountColumn().holds(np.append(fitted.levels, value)).all())
@@ -532,36 +542,98 @@ def _require_values(schema: Schema, wanted: Mapping[int, Kind]) -> None:
         )
 
 
-def _warn_of_words(
+def _warn_of_text(
     X: Any,
     table: MixedTable,
     schema: Schema,
     kinds: Sequence[Kind],
     wanted: Mapping[int, Kind],
 ) -> None:
-    """Warn where a few words among numbers make a column text, and nobody has named its kind."""
+    """Warn of text that is probably meant otherwise, where nobody has named the kind of a column.
+
+    Numbers that are written in another way, a few words among numbers, and marks among words.
+    """
     for j, own in enumerate(schema.columns):
-        if not own.odd or j in wanted:
+        if j in wanted or own.holds_unasked not in ("levels", "other") or own.note == TIMES:
             continue
-        rows, texts = table.rows_with(schema, j, own.odd)
-        if not rows:
-            continue
-        label, n = column(schema.names, j), len(rows)
-        codes = [show(text) for text in own.odd[:MOST_SHOWN]]
-        way = f"missing_values=[{', '.join(codes)}]"
-        if in_memory_table(X):
-            way = TO_NUMERIC.get(library_of(X) or "", {}).get(MIXED, "").format(label)
-        way = words().either(way, words().missing_values(codes))
-        is_out = "left out of the model" if isinstance(kinds[j], Ignored) else "taken for levels"
-        key = j if schema.names is None else label
-        name_it = words().either(f'columns={{{key}: "nominal"}}', "--kinds")
-        warn(
-            f"column {label} holds numbers, but text in {n} cell{'s' * (n > 1)} "
-            f"({show(texts[0])} at row {words().number(rows[0])}), and is {is_out}. If the text "
-            f"stands for missing values, make it missing{', ' * bool(way)}{way}; else name the "
-            f"kind of the column, {name_it}",
-            SentinelWarning,
-        )
+        is_out = isinstance(kinds[j], Ignored)
+        if own.note != DATES and (found := _like_a_number(table, schema, j)) is not None:
+            text, look = found
+            rows, _ = table.rows_with(schema, j, [text])
+            way = look.way.partition(";")[0] if in_memory_table(X) else look.way
+            kind = _kind_to_name(schema, j, "ignored" if is_out else "nominal")
+            warn(
+                f"column {column(schema.names, j)} holds text that looks like {look.like} "
+                f"({show(text)} at row {words().number(rows[0])}), and is {_taken(is_out)}. To use "
+                f"its numbers, {way}; else name the kind of the column, {kind}",
+                SentinelWarning,
+            )
+        elif own.odd:
+            _warn_of_codes_in_text(X, table, schema, j, own.odd, is_out)
+        elif not is_out and (marks := _marks(own.levels)):
+            _warn_of_codes_in_text(X, table, schema, j, marks, is_out)
+
+
+def _warn_of_codes_in_text(
+    X: Any, table: MixedTable, schema: Schema, j: int, texts: Sequence[str], is_out: bool
+) -> None:
+    rows, found = table.rows_with(schema, j, texts)
+    if not rows:
+        return
+    label, n, odd = column(schema.names, j), len(rows), schema.columns[j].odd
+    codes = [show(text) for text in texts[:MOST_SHOWN]]
+    way = f"missing_values=[{', '.join(codes)}]"
+    if in_memory_table(X):
+        library = library_of(X) or ""
+        way = TO_NUMERIC.get(library, {}).get(MIXED, "") if odd else TO_MISSING.get(library, "")
+        way = way.format(label, codes[0])
+    way = words().either(way, words().missing_values(codes))
+    cells = f"{n} cell{'s' * (n > 1)} ({show(found[0])} at row {words().number(rows[0])})"
+    text, what = "mark", f"a mark in {cells}, taken for a level"
+    if odd:
+        text, what = "text", f"numbers, but text in {cells}, and is {_taken(is_out)}"
+    warn(
+        f"column {label} holds {what}. If the {text} "
+        f"stands for missing values, make it missing{', ' * bool(way)}{way}; else name the "
+        f"kind of the column, {_kind_to_name(schema, j, 'nominal')}",
+        SentinelWarning,
+    )
+
+
+def _taken(is_out: bool) -> str:
+    return "left out of the model" if is_out else "taken for levels"
+
+
+def _kind_to_name(schema: Schema, j: int, kind: str) -> str:
+    key = j if schema.names is None else column(schema.names, j)
+    return words().either(f'columns={{{key}: "{kind}"}}', "--kinds")
+
+
+def _like_a_number(table: MixedTable, schema: Schema, j: int) -> tuple[str, Likeness] | None:
+    """The first text that resembles a number, where most that is no number does."""
+    own = schema.columns[j]
+    texts = [level for level in own.levels if isinstance(level, str)]
+    texts = texts[:: max(1, len(texts) // MOST_TEXTS)] if not own.odd else list(own.odd)
+    if not own.levels and not own.odd:
+        texts = table.first_texts(schema, j, MOST_TEXTS)
+    others = [text for text in texts if not is_number(text)]
+    has_numbers = bool(own.odd) or len(others) < len(texts)
+    looks = {text: look for text in others if (look := likeness_of(text)) and not look.is_line}
+    looks = {text: look for text, look in looks.items() if look.is_sure or has_numbers}
+    return next(iter(looks.items())) if 2 * len(looks) > len(others) else None
+
+
+def _marks(levels: Sequence[Any]) -> tuple[str, ...]:
+    """Levels without a letter or digit that people write where nothing is known.
+
+    >>> _marks(["-", "nonsmoker", "smoker"]), _marks(["+", "-"]), _marks(["?", ".", "no", "yes"])
+    (('-',), (), ('?', '.'))
+    """
+    texts = [level for level in levels if isinstance(level, str)]
+    marks = tuple(text for text in texts if not text.strip(MARKS))
+    others = [text for text in texts if text not in marks]
+    are_words = bool(others) and all(any(map(str.isalnum, text)) for text in others)
+    return marks if are_words else ()
 
 
 def _measured(schema: Schema, kinds: Sequence[Kind], wanted: Mapping[int, Kind]) -> frozenset[int]:
@@ -628,8 +700,16 @@ def _text(level: Any) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
+def has_levels_alone(fitted: Column) -> bool:
+    """Whether no new row may have a value that is none of the levels."""
+    is_range = isinstance(fitted, OrdinalColumn) and fitted.is_range
+    return isinstance(fitted, LevelColumn) and not is_range
+
+
 def _range(fitted: Any, own: ColumnType) -> str:
     """The values that a column had in the fit, in words."""
+    if isinstance(fitted, OrdinalColumn) and fitted.is_range:
+        return f"its values lie between {fitted.lower:g} and {fitted.upper:g}"
     if isinstance(fitted, LevelColumn):
         shown = ", ".join(show(own.level(float(x))) for x in fitted.levels[:MOST_SHOWN])
         more = ", ..." if len(fitted.levels) > MOST_SHOWN else ""

@@ -35,5 +35,5 @@ def fit_rows(
     estimator.fit(ArraySource(values, weight=weight, cell_sd=cell_sd, names=names), *y)
     estimator.__dict__.pop("feature_names_in_", None)
     if (table := estimator.__dict__.get("table_")) is not None:  # with columns of several kinds
-        estimator.table_ = table.without_names()
+        estimator.table_ = table.with_names(None)
     return estimator

@@ -58,6 +58,7 @@ from eigengap.sources.files.csv.rows import BOM, SKIP_NOTHING, SkippedLines, new
 from eigengap.sources.files.parquet import ParquetReader, index_columns
 from eigengap.sources.files.paths import find_files, format_of
 from eigengap.sources.frames import (
+    TO_MISSING,
     TO_NUMERIC,
     boolean_columns,
     eager_frame,
@@ -72,7 +73,7 @@ from eigengap.sources.frames import (
     whole_columns,
     with_new_columns,
 )
-from eigengap.sources.levels import TIMES, ColumnType, Schema, are_codes
+from eigengap.sources.levels import DATES, TIMES, ColumnType, Schema, are_codes
 from eigengap.sources.limits import limits_of
 from eigengap.sources.opening import agree_on_decimals, codes_of, open_source, parquet_parts
 from eigengap.sources.reader import FileReader

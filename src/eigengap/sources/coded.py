@@ -43,7 +43,7 @@ from eigengap.sources.files.csv.rows import SKIP_NOTHING
 from eigengap.sources.files.parquet import MixedParquetReader
 from eigengap.sources.files.paths import find_files, format_of
 from eigengap.sources.frames import eager_frame, series_to_float
-from eigengap.sources.levels import ColumnType, Contents, Schema, names_of, rows_with
+from eigengap.sources.levels import ColumnType, Contents, Schema, first_texts, names_of, rows_with
 from eigengap.sources.opening import ManyReader, codes_of, parquet_parts
 from eigengap.sources.reader import Reader, StreamSource, unreadable
 from eigengap.sources.wording import column
@@ -120,6 +120,10 @@ class MixedTable(ABC):
             found += cells
             start += len(frame)
         return rows, found
+
+    def first_texts(self, schema: Schema, j: int, most: int) -> list[str]:
+        """Different texts of column j in the first rows."""
+        return next((first_texts(frame, j, most) for frame in self.frames(schema)), [])
 
 
 class MemoryTable(MixedTable):

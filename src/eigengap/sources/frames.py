@@ -24,6 +24,10 @@ from eigengap.sources.wording import column, show
 if TYPE_CHECKING:
     import narwhals as nw
 
+TO_MISSING = {  # how a column {0} loses the text {1}
+    "pandas": "X[{0}].mask(X[{0}] == {1})",
+    "polars": "polars.when(polars.col({0}) != {1}).then(polars.col({0}))",
+}
 TO_NUMERIC = {
     "pandas": {
         WRITTEN: "pandas.to_numeric(X[{}])",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
+from itertools import islice
 from math import nan
 from numbers import Complex, Integral, Real
 from typing import Any, Literal
@@ -455,6 +456,12 @@ def rows_with(X: Any, j: int, texts: Collection[str]) -> tuple[list[int], list[s
     cells = enumerate(_listed(_columns_of(X)[1][j][1]))
     found = [(i, cell) for i, cell in cells if isinstance(cell, str) and cell in texts]
     return [i for i, _ in found], [cell for _, cell in found]
+
+
+def first_texts(X: Any, j: int, most: int) -> list[str]:
+    """The first different texts of column j."""
+    texts = (cell for cell in _listed(_columns_of(X)[1][j][1]) if isinstance(cell, str))
+    return list(islice(dict.fromkeys(texts), most))
 
 
 def contents_of(

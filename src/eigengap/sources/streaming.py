@@ -22,6 +22,7 @@ from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import frame_to_float
 from eigengap.sources.levels import Schema
 from eigengap.sources.sinks import open_sink
+from eigengap.sources.wording import quote
 
 Warned = dict[type[Warning], tuple[CapturedWarning, int]]  # the first of each kind, and its blocks
 SD = "_sd"  # what is added to the name of a column for its standard deviation
@@ -81,6 +82,7 @@ def stream(
     True
     >>> folder.cleanup()
     """
+    _require_function(function, X)
     own = function
     while isinstance(own, partial):
         own = own.func
@@ -191,6 +193,23 @@ def _joined(tables: Sequence[Any], names: Sequence[str] | None, types: Sequence[
     columns = [column for table in tables for column in table.columns]
     cast = [column.cast(kind) for column, kind in zip(columns, types, strict=True)]
     return pa.Table.from_arrays(cast, names=list(names or ()))
+
+
+def _require_function(function: Any, X: Any) -> None:
+    """Refuse arguments in another order, or a model in place of its method."""
+    if callable(function) and not callable(X):
+        return
+    way = "stream(model.transform, X, to) takes a function first, then the table, then the file"
+    if callable(X):
+        raise TypeError(f"X is a function, {quote(_name(X))}: {way}")
+    what = f"function is {type(function).__name__} and cannot be called"
+    if hasattr(function, "fit"):
+        what += "; name one of its methods"
+    raise TypeError(f"{what}: {way}")
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _refuse_fitting(method: Callable[[Any], Any]) -> None:

@@ -69,6 +69,15 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     return [*labels, *_described(table, faults)]
 
 
+def has_numbers(table: Table, j: int) -> bool:
+    """Whether there is a number among the first cells of a column."""
+    if table.kind != "csv":
+        return table.kind != "parquet" or sources.foreign_kind(table.schema.field(j).type) is None
+    texts = [row.cells[j] for reader in table.readers for row in reader.dialect.head]
+    cells = table.readers[0].dialect.cells
+    return any(not cells.is_missing(text) and cells.number(text) is not None for text in texts)
+
+
 def is_limit(cell: str) -> bool:
     """Whether a cell, a letter for each byte, says that a value is below or above a number."""
     text = cell.encode("latin-1").decode("utf-8", "replace")

@@ -19,6 +19,7 @@ from eigengap.cli.tables.table import Table
 from eigengap.estimators.shared.display import cautions
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.plots.numbers.columns import MOST_BESIDE
 from eigengap.plots.numbers.outliers import detector_for
 from eigengap.registry import entry_of, scores_log_density
 from eigengap.sources import ArraySource, arrow_to_float, foreign_kind, quote, with_missing_for
@@ -143,11 +144,12 @@ class Scores:
             X = ArraySource(np.array(rows_of_worst), names=names_of(self._model))
         found = self._detector.explain(X, k=1)
         names = [self._table.name(j) for j in self._table.ids]
+        beside = names[:MOST_BESIDE]
         rows, facts = [], []
         for (_, i, _, ids), explanation in zip(worst, found, strict=True):
             cell = explanation.cells[0] if explanation.cells else None
             p = explanation.p_value
-            rows.append((str(i + 1), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            rows.append((str(i + 1), *map(_clean, ids[:MOST_BESIDE]), f"{p:.2g}", in_words(cell)))
             fact: dict[str, Any] = {"row": i + 1, "p_value": p, "cell": None}
             if cell is not None:
                 expected = {"expected": cell.expected, "sd": cell.std}
@@ -157,7 +159,7 @@ class Scores:
             if ids:
                 fact["id"] = dict(zip(names, ids, strict=True))
             facts.append(fact)
-        header = ("data row", *map(_clean, names), "p", "least expected value")
+        header = ("data row", *map(_clean, beside), "p", "least expected value")
         narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
 

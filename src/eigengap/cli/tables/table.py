@@ -180,6 +180,9 @@ def open_table(given: str, path: str, choice: Choice, takes_levels: bool = False
     bare: list[int] = []
     if choice.columns:
         features = tuple(_positions(table, choice.columns, "--columns"))
+        if not features:
+            has = listing(_all_names(table), most=12)
+            raise WrongUsage(f"--columns names no column of {shown(given)}, which has {has}")
     else:
         # Columns behind the separators with which every line of every file ends.
         behind = min((reader.dialect.bare for reader in table.readers), key=len, default=())

@@ -262,11 +262,14 @@ class Bounded(Kind):
 
 
 def _within(cells: ColumnCells, lower: float, upper: float) -> Column:
-    """A column of numbers between bounds; levels where no map can be learned between them."""
+    """A column of numbers between bounds; levels where no map can be learned between them.
+
+    Nothing but these levels is imputed then, but other numbers between the bounds may follow.
+    """
     inner = cells.values[(cells.values > lower) & (cells.values < upper)]
     if len(inner) and np.ptp(inner) > 0.0:
         return continuous_column(cells, lower=lower, upper=upper)
-    return Ordinal().learned(cells)
+    return replace(Ordinal().learned(cells), lower=lower, upper=upper)
 
 
 @dataclass(frozen=True)
@@ -316,7 +319,7 @@ class Ordinal(Kind):
             return None
         return Fault(f"{values[bad[0]]:g}, which is not in order={self.order!r},", int(bad[0]))
 
-    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> Column:
+    def learned(self, values: Array | ColumnCells, details: Array | None = None) -> OrdinalColumn:
         levels, weights = _levels(_cells(values))
         if self.order:
             place = {number: k for k, number in enumerate(self.numbers.tolist())}

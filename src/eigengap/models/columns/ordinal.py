@@ -4,13 +4,18 @@ The ordered probit model of polychoric correlation and of ordinal factor analysi
 "Maximum likelihood estimation of the polychoric correlation coefficient"). Thresholds are the
 normal quantiles of the cumulative shares of the levels; three levels or more then fix location and
 scale of u. A binary column is the one of two levels: its scale remains free.
+
+A column of numbers in a range, of which too few differ for a map, has levels too. Any other number
+of its range may follow, and says what the nearest level says.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
@@ -26,6 +31,8 @@ class OrdinalColumn(LevelColumn):
     """K levels by thresholds (K + 1,), which begin with -inf and end with inf."""
 
     thresholds: Array
+    lower: float = inf  # numbers between these two need not be levels
+    upper: float = -inf
 
     @classmethod
     def of_shares(cls, counts: Array, levels: Array | None = None) -> OrdinalColumn:
@@ -53,6 +60,20 @@ class OrdinalColumn(LevelColumn):
         share = np.diff(ndtr(self.thresholds))
         precision = float(share @ (1.0 / inside - 1.0))
         return 1.0 / precision if precision > 0.0 else 0.0  # of a single level
+
+    @property
+    def is_range(self) -> bool:
+        """Whether other numbers than the levels may follow."""
+        return self.lower < self.upper
+
+    def holds(self, x: Array) -> NDArray[np.bool_]:
+        return np.asarray(super().holds(x) | ((x >= self.lower) & (x <= self.upper)))
+
+    def code(self, x: Array) -> NDArray[np.intp]:
+        if not self.is_range:
+            return super().code(x)
+        between = (self.levels[:-1] + self.levels[1:]) / 2.0
+        return np.asarray(np.searchsorted(between, x))
 
     def encode(self, x: Array, details: Array | None = None) -> Cells:
         observed = ~np.isnan(x)

@@ -16,6 +16,7 @@ from eigengap.exceptions import MissingExtraError
 from eigengap.plots.numbers.rows import Look, look_at, of_pairs, source_for
 from eigengap.plots.numbers.subject import Subject
 
+MOST_BESIDE = 4  # columns of names or text that are listed with a row
 MOST_LABELS = 20  # columns beyond those of the fit
 MOST_FILE_LABELS = 8
 MOST_FILE_ROWS = 1_000_000  # beyond which reading a column of text as a whole takes too long

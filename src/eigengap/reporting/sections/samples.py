@@ -13,7 +13,7 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.plots.numbers.colour import Colour, asked_colour, colour_of, in_words, is_none
-from eigengap.plots.numbers.columns import Label
+from eigengap.plots.numbers.columns import MOST_BESIDE, Label
 from eigengap.plots.numbers.names import clean, distinct
 from eigengap.plots.numbers.outliers import RowDistances
 from eigengap.plots.numbers.rows import Look
@@ -25,7 +25,6 @@ from eigengap.runtime.hashing import row_hashes
 from eigengap.sources import quote
 
 MOST_CELLS = 60_000  # of the features that are embedded
-MOST_TEXTS = 4  # columns of text that are listed with a row
 ELLIPSES = 20  # of the least certain rows, where none are selected
 LONGEST = 24  # characters of a row's own name
 OF_MIXTURE = "most probable component"
@@ -151,7 +150,7 @@ def samples(
                 "name": label.name,
                 "values": ["" if is_none(v) else clean(in_words(v), 40) for v in label.values],
             }
-            for label in sorted(named, key=lambda label: not _names_rows(label))[:MOST_TEXTS]
+            for label in sorted(named, key=lambda label: not _names_rows(label))[:MOST_BESIDE]
         ],
         "missing": [int(k) for k in missing] if missing.any() else [],
         "p": [] if isinstance(distances, str) else column(distances.p, 3),

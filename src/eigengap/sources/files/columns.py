@@ -185,9 +185,10 @@ def not_numeric(
     more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
     several = "columns that are" if len(shown) > 1 else "a column that is"
     parts = [f"it has {several} not numeric: {', '.join(shown[:MOST_NAMED])}{more}"]
-    parts.append(
-        f"Choose the numeric ones: {choice(numeric)}" if numeric else "It has no numeric column"
-    )
+    if numeric:
+        parts.append(f"Choose the numeric ones: {choice(numeric)}")
+    elif len(shown) > 1:
+        parts.append("No column that is read is numeric")
     if hint:
         parts.append(hint)
     if code is not None:

@@ -161,6 +161,11 @@ def format_of(path: Path) -> Format:
             "format, or not written to its end",
         )
     is_wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")  # UTF-16, which the CSV reader reports
-    if b"\x00" in head and not is_wide:
+    if b"\x00" in head and not is_wide and not _is_text(head.replace(b"\x00", b"")):
         raise UnreadableError(where, f"it is of no format that is read: {KNOWN}")
     return Format("csv")
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether bytes are lines of text, in whatever encoding: without other control characters."""
+    return b"\n" in head and not any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)

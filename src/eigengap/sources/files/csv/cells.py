@@ -162,6 +162,7 @@ class Likeness:
     like: str  # "a percentage"
     way: str  # "write 0.05, or 5 without the sign"
     is_sure: bool = True  # else only where the other cells of the column are numbers
+    is_line: bool = False  # whether it is several cells, which a reader has not parted
 
     def __str__(self) -> str:
         return f"looks like {self.like}: {self.way}"
@@ -276,6 +277,7 @@ def _several(text: str) -> Likeness | None:
     return Likeness(
         f"{len(cells)} numbers parted by spaces",
         "put a comma, a semicolon or a tab between the cells of all lines",
+        is_line=True,
     )
 
 

@@ -20,11 +20,13 @@ from eigengap.sources.files.csv.cells import (
     has_decimal_point,
 )
 from eigengap.sources.files.csv.rows import BOM, LONGEST_ROW, newline_of
+from eigengap.sources.wording import column, quote
 from eigengap.wording import words
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINE = re.compile(rb'"?sep=([,;\t|])"?(?:\r\n|\r|\n)', re.I)  # as Excel has it
+LETTERS = 200  # bytes of which every second one is 0 in UTF-16
 FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
@@ -107,6 +109,11 @@ def find_dialect(
             raise UnreadableError(
                 where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
             )
+    for at, name in ((1, "UTF-16LE"), (0, "UTF-16BE")):  # without the mark
+        if len(head) > 1 and not any(head[at:LETTERS:2]):
+            raise UnreadableError(
+                where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
+            )
     skipped = len(BOM) if head.startswith(BOM) else 0
     declared = SEPARATOR_LINE.match(head, skipped)  # above the table
     top = 1 if declared is None else 2
@@ -139,6 +146,9 @@ def find_dialect(
             ) from None
         start, rows = first.stop, below
         line += text.count("\r" if "\n" not in text else "\n", 0, start)
+    faults = (nul_fault(where, row, names) for row in (first, *below))
+    if fault := next(filter(None, faults), None):
+        raise fault
     return Dialect(
         separator=separator,
         newline=newline_of(head),
@@ -150,6 +160,23 @@ def find_dialect(
         head=tuple(rows),
         first=first.line,
         is_whole=is_whole,
+    )
+
+
+def nul_fault(where: str, row: Row, names: Sequence[str] | None) -> UnreadableError | None:
+    """The error for a row with a byte of 0: a file that was damaged, or not written to its end."""
+    j = next((j for j, cell in enumerate(row.cells) if "\x00" in cell), None)
+    if j is None:
+        return None
+    cell = row.cells[j].encode("latin-1").decode("utf-8", "replace")
+    has_name = names is not None and j < len(names) and "\x00" not in names[j]
+    return UnreadableError(
+        where,
+        f"line {row.line}, column {column(names if has_name else None, j)}, holds a NUL byte, "
+        f"which no text has: {quote(cell)}. The file is damaged there, or was not written to its "
+        "end. Write it anew, or mend the line",
+        line=row.line,
+        column=j,
     )
 
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.columns import choice, not_numeric
 from eigengap.sources.files.csv.cells import WHITE, Cells, is_followed_by_comment, likeness_of
-from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
+from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, nul_fault, rows_of
 from eigengap.sources.files.csv.rows import SKIP_NOTHING, SkippedLines
 from eigengap.sources.wording import column, quote
 from eigengap.wording import words
@@ -29,6 +29,8 @@ def first_fault(
     """The error for the first row of the chunk that is ragged or holds text; None if none is."""
     try:
         for row in rows_of(chunk.decode("latin-1"), dialect.separator, line):
+            if fault := nul_fault(where, row, dialect.names):
+                return fault
             if len(row.cells) != dialect.n_columns:
                 return ragged(where, row, dialect)
             for j in chosen:
