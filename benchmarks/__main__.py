@@ -20,19 +20,19 @@ from benchmarks import machine, table
 from benchmarks.timing import ROOT, FailedError, in_new_process
 
 TITLES = {
-    "missing_ppca": "PPCA with gaps",
+    "missing_ppca": "PPCA with missing values",
     "factor": "Factor analysis",
     "pca": "PCA of complete tables",
     "first_use": "First use",
     "closed_form_vs_em": "Closed form against EM (002 section 4.1)",
-    "images": "Pictures with noise and with gaps",
+    "images": "Images with noise and missing pixels",
     "noise": "Noise beyond one Gaussian",
     "bayesian": "Bayesian PCA",
     "mixture": "Mixtures of PPCA",
-    "imputation": "Filling hidden cells",
+    "imputation": "Imputation of held-out values",
     "mixed": "Columns of every kind",
     "mixed_speed": "Speed of columns of every kind",
-    "calibration": "Intervals of filled cells",
+    "calibration": "Intervals of imputed values",
     "intervals": "Confidence intervals of loadings and variances",
     "rank": "How many components",
     "novelty": "Novelty",

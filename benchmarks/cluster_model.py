@@ -80,8 +80,8 @@ def simulate(cost: dict[str, float], cluster: Cluster) -> dict[str, float]:
     return {
         "reading the table once": reading,
         "PCA, one pass, reading overlapped": max(reading, look),
-        "PPCA with gaps, a step": max(step, again),
-        f"PPCA with gaps, {STEPS} steps": max(reading, look) + passes * max(step, again),
+        "PPCA with missing values, a step": max(step, again),
+        f"PPCA with missing values, {STEPS} steps": max(reading, look) + passes * max(step, again),
     }
 
 

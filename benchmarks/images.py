@@ -1,4 +1,4 @@
-"""Pictures with noise and with gaps, beside scikit-image and scikit-learn's dictionary example.
+"""Images with noise and missing pixels, beside scikit-image and scikit-learn's dictionary example.
 
 Crops of 320 x 480 pixels (chelsea is smaller) of four photographs in colour, on which the defaults
 were chosen, and of two others, on which they were not. PSNR in decibels over the range 0 .. 255, of

@@ -1,4 +1,4 @@
-"""PPCA with gaps: seconds until the model is within 1e-3 nats a row of the best anyone found.
+"""PPCA with missing values: seconds to within 1e-3 nats a row of the best model found.
 
 All models are judged by `referee`. Ours is `eigengap.PPCA(q).fit(X)`, twice: with all defaults on a
 machine where nothing was ever compiled, and with EIGENGAP_COMPILED=always, the kernel being loaded;

@@ -1,4 +1,4 @@
-"""Mixtures of PPCA with gaps: seconds until as likely as the best that ppca_rs' PPCAMix finds.
+"""Mixtures of PPCA with missing values: seconds to the likelihood that ppca_rs' PPCAMix finds.
 
 Mixtures have many local optima, and ppca_rs starts at random, without a seed. So ppca_rs gets
 several starts, each for the same budget or until its likelihood no longer moves; the likelihood of
