@@ -179,6 +179,26 @@ def test_both_ways_settle_at_the_same_sites(monkeypatch):
     )
 
 
+def test_many_sites_that_point_the_same_way_settle_soon(compiled, monkeypatch):
+    """All at once they overshoot: 40 questions of one strong latent variable or two."""
+    rng = np.random.default_rng(3)
+    n, m, q = 200, 40, 2
+    W = np.abs(rng.normal(size=(m, q))) * 2.0 + 1.0
+    u = rng.normal(size=(n, q)) @ W.T + rng.normal(size=(n, m))
+    lower, upper = np.where(u > 0, 0.0, -np.inf), np.where(u > 0, np.inf, 0.0)
+    lower[rng.random((n, m)) < 0.2] = np.nan
+    none = np.zeros((n, m))
+    rows = SiteRows(none, none, np.arange(m), Evidence.intervals(lower, upper))
+    model = Coefficients(W, np.zeros(m), np.ones(m))
+    settled, of_sites = site_posteriors(rows, model)
+    monkeypatch.setattr(sites, "MOST_SWEEPS", 40)
+    soon, _ = site_posteriors(rows, model)
+    assert np.all(soon.change <= sites.SETTLED)
+    close, _ = site_posteriors(rows, model, of_sites)  # from where they settled
+    np.testing.assert_allclose(soon.Z, close.Z, atol=1e-3)
+    np.testing.assert_allclose(soon.log_likelihood, settled.log_likelihood, atol=1e-6)
+
+
 def test_rows_do_not_depend_on_each_other(compiled):
     given = table(4)
     whole, ends = site_posteriors(given.rows, given.model)
