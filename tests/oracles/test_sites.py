@@ -8,11 +8,12 @@ import pytest
 from scipy.special import logsumexp, ndtr
 
 from eigengap.linalg import unpack
+from eigengap.models.gaussian import integrated as quadrature
 from eigengap.models.gaussian import sites
 from eigengap.models.gaussian.evidence import Evidence
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Coefficients
-from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
+from eigengap.models.gaussian.sites import CellRows, SiteRows, Sites, site_posteriors
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
@@ -269,6 +270,30 @@ def test_few_cells_of_one_latent_variable_have_their_exact_likelihood(compiled):
     for i in range(12):
         exact = logsumexp(log_prior + exact_density(rows, model, i, T))
         assert found.log_likelihood[i] == pytest.approx(exact, abs=1e-8)
+
+
+def test_a_poisson_count_needs_no_more_nodes_however_small_its_noise(monkeypatch):
+    """It is smooth itself. The oracle is the same rule with nodes far closer."""
+    rng = np.random.default_rng(0)
+    n, m = 40, 3
+    w, none = np.array([[0.8], [-1.2], [0.5]]), np.zeros((n, m))
+    y = rng.poisson(np.exp(rng.normal(size=(n, 1)) @ w.T)).astype(float)
+    evidence = Evidence(np.ones(m, dtype=bool), y, none, np.full(m, np.inf))
+    cells = CellRows.of(SiteRows(none, none, np.arange(m), evidence))
+    models = [Coefficients(w, np.zeros(m), np.full(m, psi)) for psi in (1e-2, 1e-4)]
+    some, as_many = (len(quadrature._nodes(cells, model)) for model in models)
+    assert some == as_many
+    for model in models:
+        settled = cells.settled(model)
+        few = quadrature.integrated(cells, model, settled)
+        with monkeypatch.context() as patch:
+            close = np.linspace(-10.8, 10.8, 2001)
+            patch.setattr(quadrature, "_nodes", lambda *_, close=close: close)
+            many = quadrature.integrated(cells, model, settled)
+        for name in ("log_likelihood", "Z", "S", "mean", "variance"):
+            np.testing.assert_allclose(
+                getattr(few, name), getattr(many, name), rtol=1e-8, atol=1e-9
+            )
 
 
 def test_the_derivatives_of_an_integrated_likelihood(compiled):
