@@ -7,9 +7,12 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
@@ -438,3 +441,31 @@ def test_a_class_that_is_written_as_missing_is_none(tmp_path):
     ended = call("fit", str(table), "-m", "classifier", "--target", "kind", "-o", "c.egap")
     assert ended.code != 0
     assert 'column "kind" has no class in 2 rows, the first is row 4' in ended.err
+
+
+def test_the_schema_of_a_parquet_file_is_read_once_and_not_for_each_column(tmp_path, monkeypatch):
+    from eigengap.cli.tables import pieces
+
+    pq.write_table(pa.table({f"c{j}": ["a", "b"] for j in range(30)}), tmp_path / "t.parquet")
+    asked = []
+
+    class Watched:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *of_error):
+            self.file.close()
+
+        def __getattr__(self, name):
+            asked.append(name)
+            return getattr(self.file, name)
+
+    opened = pieces._opened
+    monkeypatch.setattr(pieces, "_opened", lambda path: Watched(opened(path)))
+    table = SimpleNamespace(paths=[str(tmp_path / "t.parquet")])
+    (columns,) = pieces.columns_of_parquet(table, range(30))
+    assert [column.to_pylist() for column in columns] == [["a", "b"]] * 30
+    assert asked.count("schema_arrow") == 1

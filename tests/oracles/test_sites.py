@@ -8,11 +8,12 @@ import pytest
 from scipy.special import logsumexp, ndtr
 
 from eigengap.linalg import unpack
+from eigengap.models.gaussian import integrated as quadrature
 from eigengap.models.gaussian import sites
 from eigengap.models.gaussian.evidence import Evidence
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Coefficients
-from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
+from eigengap.models.gaussian.sites import CellRows, SiteRows, Sites, site_posteriors
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
@@ -179,6 +180,26 @@ def test_both_ways_settle_at_the_same_sites(monkeypatch):
     )
 
 
+def test_many_sites_that_point_the_same_way_settle_soon(compiled, monkeypatch):
+    """All at once they overshoot: 40 questions of one strong latent variable or two."""
+    rng = np.random.default_rng(3)
+    n, m, q = 200, 40, 2
+    W = np.abs(rng.normal(size=(m, q))) * 2.0 + 1.0
+    u = rng.normal(size=(n, q)) @ W.T + rng.normal(size=(n, m))
+    lower, upper = np.where(u > 0, 0.0, -np.inf), np.where(u > 0, np.inf, 0.0)
+    lower[rng.random((n, m)) < 0.2] = np.nan
+    none = np.zeros((n, m))
+    rows = SiteRows(none, none, np.arange(m), Evidence.intervals(lower, upper))
+    model = Coefficients(W, np.zeros(m), np.ones(m))
+    settled, of_sites = site_posteriors(rows, model)
+    monkeypatch.setattr(sites, "MOST_SWEEPS", 40)
+    soon, _ = site_posteriors(rows, model)
+    assert np.all(soon.change <= sites.SETTLED)
+    close, _ = site_posteriors(rows, model, of_sites)  # from where they settled
+    np.testing.assert_allclose(soon.Z, close.Z, atol=1e-3)
+    np.testing.assert_allclose(soon.log_likelihood, settled.log_likelihood, atol=1e-6)
+
+
 def test_rows_do_not_depend_on_each_other(compiled):
     given = table(4)
     whole, ends = site_posteriors(given.rows, given.model)
@@ -249,6 +270,30 @@ def test_few_cells_of_one_latent_variable_have_their_exact_likelihood(compiled):
     for i in range(12):
         exact = logsumexp(log_prior + exact_density(rows, model, i, T))
         assert found.log_likelihood[i] == pytest.approx(exact, abs=1e-8)
+
+
+def test_a_poisson_count_needs_no_more_nodes_however_small_its_noise(monkeypatch):
+    """It is smooth itself. The oracle is the same rule with nodes far closer."""
+    rng = np.random.default_rng(0)
+    n, m = 40, 3
+    w, none = np.array([[0.8], [-1.2], [0.5]]), np.zeros((n, m))
+    y = rng.poisson(np.exp(rng.normal(size=(n, 1)) @ w.T)).astype(float)
+    evidence = Evidence(np.ones(m, dtype=bool), y, none, np.full(m, np.inf))
+    cells = CellRows.of(SiteRows(none, none, np.arange(m), evidence))
+    models = [Coefficients(w, np.zeros(m), np.full(m, psi)) for psi in (1e-2, 1e-4)]
+    some, as_many = (len(quadrature._nodes(cells, model)) for model in models)
+    assert some == as_many
+    for model in models:
+        settled = cells.settled(model)
+        few = quadrature.integrated(cells, model, settled)
+        with monkeypatch.context() as patch:
+            close = np.linspace(-10.8, 10.8, 2001)
+            patch.setattr(quadrature, "_nodes", lambda *_, close=close: close)
+            many = quadrature.integrated(cells, model, settled)
+        for name in ("log_likelihood", "Z", "S", "mean", "variance"):
+            np.testing.assert_allclose(
+                getattr(few, name), getattr(many, name), rtol=1e-8, atol=1e-9
+            )
 
 
 def test_the_derivatives_of_an_integrated_likelihood(compiled):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from eigengap.exceptions import DataError, UnknownLevelError
+from eigengap.selection.coded_table import CodedTable
 from eigengap.sources import Schema, as_source
 
 DAY = dt.date(2024, 2, 29)
@@ -367,3 +369,31 @@ def test_dictionaries_of_what_is_no_level():
     lists = pa.DictionaryArray.from_arrays([0, 1, None], pa.array([[1], [1, 2]]))
     cut = pa.array(pd.Series(pd.cut([0.0, 1.0, np.nan], 2)))
     assert _held(pa.table({"lists": lists, "cut": cut})) == {"lists": "other", "cut": "other"}
+
+
+def calls_with(d):
+    """How many functions are called to code a table of d columns of text, in all."""
+    rng = np.random.default_rng(0)
+    levels = np.array(["low", "mid", "high"], dtype=object)
+    X = pd.DataFrame({f"column {j}": levels[rng.integers(0, 3, 20)] for j in range(d)})
+    count = 0
+
+    def called(frame, event, arg):
+        nonlocal count
+        count += event == "call"  # of a generator, too, each time that it goes on
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        table, rows = CodedTable.learned(X, "auto", None, np.nan)
+        table.columns.encode(rows.collect())
+        table.source(X)
+        table.levels()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_the_work_on_a_wide_table_grows_with_its_columns_and_not_with_their_square():
+    calls_with(10)  # imports
+    assert calls_with(800) < 5.0 * calls_with(200)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import nan
 from typing import Any
 
@@ -309,7 +310,7 @@ class CodedTable:
 
     # Columns -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def details(self) -> Details:
         """What cells of the columns that are used need besides values."""
         return Details(tuple(self.used), self.kinds, self.sizes, self.names)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from itertools import islice
 from math import nan
 from numbers import Complex, Integral, Real
@@ -325,7 +326,7 @@ class Schema:
         some = [j for j in columns if self.columns[j].has_codes]
         return self._with(some, holds="numbers", levels=(), note="", has_codes=False)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...] | None:
         names = tuple(each.name for each in self.columns if each.name is not None)
         return names if len(names) == len(self.columns) else None
@@ -469,9 +470,10 @@ def contents_of(
 ) -> tuple[list[str | None], list[Contents]]:
     """Names of the columns of a table, and what they hold in the rows that are present."""
     names, read = _columns_of(X)
+    labels = None if None in names else names
     found = []
     for j, (held, cells) in enumerate(read):
-        label = column(None if None in names else names, j)  # type: ignore[arg-type]
+        label = column(labels, j)  # type: ignore[arg-type]
         if present is not None and held not in ("numbers", "truth", "other"):
             cells = (
                 cells[present] if isinstance(cells, np.ndarray) else cells.filter(present.tolist())

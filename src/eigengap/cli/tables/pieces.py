@@ -227,7 +227,8 @@ def columns_of_parquet(table: Table, columns: Sequence[int]) -> Iterator[list[An
     """These columns, as their types have them, some rows at a time."""
     for path in table.paths if columns else ():
         with _opened(path) as file:
-            for batch in file.iter_batches(columns=[file.schema_arrow.names[j] for j in columns]):
+            names = file.schema_arrow.names  # each time the whole schema is converted
+            for batch in file.iter_batches(columns=[names[j] for j in columns]):
                 yield [batch.column(k) for k in range(len(columns))]
 
 

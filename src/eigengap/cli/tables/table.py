@@ -118,7 +118,8 @@ class Table:
     @property
     def numbers(self) -> tuple[int, ...]:
         """Positions of the features that are numbers, without limits among them."""
-        return tuple(j for j in self.features if j not in {*self.levels, *self.limited})
+        others = {*self.levels, *self.limited}
+        return tuple(j for j in self.features if j not in others)
 
     @property
     def is_mixed(self) -> bool:
@@ -241,8 +242,8 @@ def _with_kinds(table: Table, asked: dict[int, Kind], takes_levels: bool, are_na
         table,
         features=features,
         ids=table.ids or names,
-        levels=tuple(j for j in features if j in set(levels)),
-        limited=tuple(j for j in features if j in set(limited)),
+        levels=tuple(filter({*levels}.__contains__, features)),
+        limited=tuple(filter({*limited}.__contains__, features)),
         unused_limits=() if takes_levels else found.limited,
         truths=truths,
         aside=dict(sorted(aside.items())),

@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from eigengap.fitting.columns.fit import SiteProblem, of_values, with_dispersions
+from eigengap.fitting.columns.fit import SiteProblem, of_values, settled_for, with_dispersions
 from eigengap.fitting.gaussian.bayesian import (
     BROAD,
     FEW,
@@ -69,6 +69,7 @@ def fit_bayesian_columns(
 
     def fitted(columns: Columns) -> BayesianFit:
         sites = SiteProblem.of_columns(source, columns, FEW if q is None else q)
+        sites = replace(sites, settled=settled_for(options.tol))
         problem_of = partial(SiteBayesianProblem.of_sites, sites, noise=noise, prior=prior)
         most = most_components(sites.units, columns.width)
         return fit_components(problem_of, q, most, options)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from math import inf
 from typing import Any, ClassVar
 
@@ -65,6 +67,11 @@ class Details:
         """Columns that hold sizes."""
         return {int(own.at[0]) for own in self.sizes.values() if own.mean is None}
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the details of each column begin in coded rows, and where the last ones end."""
+        return list(accumulate(map(self._width, self.used), initial=len(self.used)))
+
     def _width(self, j: int) -> int:
         return 2 if self.kinds[j].takes_limits else int(j in self.sizes)
 
@@ -93,9 +100,8 @@ class Details:
 
     def of_column(self, rows: Array, k: int) -> Array | None:
         """Details (c, width) of the k-th of the columns that are used, in coded rows."""
-        widths = [self._width(j) for j in self.used]
-        start = len(self.used) + sum(widths[:k])
-        return rows[:, start : start + widths[k]] if widths[k] else None
+        start, end = self._ends[k : k + 2]
+        return rows[:, start:end] if end > start else None
 
     def checked(
         self,

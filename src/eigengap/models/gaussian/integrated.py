@@ -13,7 +13,8 @@ and the moments of u are averages of those given z_k. With them EM is exact: the
 Cells with a small noise relative to their loadings are steps in z. On the strip |Im z| < a a step
 Phi(w z / sqrt(psi)) grows as exp(w^2 a^2 / 2 psi), so that the trapezoidal rule of step h is off by
 exp(-(2 pi / h)^2 / 2 R) at most, R = sum w^2 / psi (Trefethen and Weideman 2014): what R asks for
-is how many nodes there are.
+is how many nodes there are. A Poisson count is smooth however small its noise: its probability
+grows as exp(w^2 a^2 r / 2) at most where its mean is r, so that r may stand for 1 / psi.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.models.gaussian.evidence import KERNELS, Evidence, Moments
+from eigengap.models.gaussian.evidence import KERNELS, NEGLIGIBLE, Evidence, Moments
 
 if TYPE_CHECKING:
     from eigengap.models.gaussian.posterior import Coefficients
@@ -67,11 +68,19 @@ def integrated(
 
 def _nodes(cells: CellRows, model: Coefficients) -> Array:
     """(k,) nodes in standard deviations, close enough for a posterior as wide as the prior."""
-    R = float(np.sum(model.W[cells.at, 0] ** 2 / model.psi[cells.at]))
+    sharp = np.minimum(1.0 / model.psi[cells.at], _rates(cells))
+    R = float(np.sum(model.W[cells.at, 0] ** 2 * sharp))
     reach = WIDER * REACH
     wanted = 2.0 * reach * np.sqrt(CLOSE * R) / (2.0 * np.pi)
     k = int(np.clip(wanted, FEWEST_NODES, MOST_NODES)) if np.isfinite(wanted) else MOST_NODES
     return np.linspace(-reach, reach, k)
+
+
+def _rates(cells: CellRows) -> Array:
+    """(m,) the largest mean that a Poisson count of a column leaves possible; else infinite."""
+    is_poisson = cells.evidence.is_count & np.isinf(cells.evidence.shape)
+    y = np.max(np.where(cells.known, cells.first, 0.0), axis=1, initial=0.0)
+    return np.where(is_poisson, y + np.sqrt(NEGLIGIBLE * y) + NEGLIGIBLE / 2.0, np.inf)
 
 
 def _some(

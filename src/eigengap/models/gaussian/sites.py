@@ -57,10 +57,15 @@ MOST_SWEEPS = 200
 # A site that moves its t by less than this, in standard deviations, is settled. The likelihood is
 # stationary in the sites, so that it is off by about the square of this.
 SETTLED = 1e-5
-# Sites of a row that hardly approach their fixed point all at once take shorter steps: those that
-# point the same way overshoot together.
+# Sites that point the same way overshoot together. A row that hardly approaches its fixed point is
+# swept or extrapolated, by shorter steps where these still take it farther away.
 SLOW, SHORTER, SHORTEST = 0.5, 0.7, 0.1
 FAR, SHORT = 0.3, 0.5  # change from which on that is to be feared, and the step then
+
+MEMORY = 5  # steps of a row from which NumPy extrapolates
+RIDGE, TINY = 1e-10, 1e-300  # of their squares: steps of a row may all be alike, or none
+EXTRAPOLATED = 1 << 22  # entries of all these that are held at once
+WORSE = 3.0  # growth of a change after which the steps before it mean little
 
 LEAST_LEFT = 1e-13  # share of a precision that a site leaves to the others: below it is rounding
 
@@ -252,26 +257,28 @@ class CellRows:
 def _settle(
     fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors, settled: float
 ) -> SitePosteriors:
-    """All sites of a row moved at once, by shorter steps where they overshoot.
+    """All sites of a row moved at once, where that soon approaches their fixed point.
 
-    Where the kernels are at hand, rows that hardly approach their fixed point are swept instead:
-    site after site, each from the posterior that the last one left.
+    Where it does not and the kernels are at hand, the row is swept: site after site, each from the
+    posterior that the last one left. NumPy extrapolates such rows together at the end.
     """
-    step = np.ones(len(found.change))
+    slow = np.zeros(len(found.change), dtype=bool)
     for _ in range(MOST_SWEEPS):
         active = found.change > settled
+        if fixed.kernels is None:
+            active &= ~slow
         at = np.flatnonzero(active)
         if not len(at):
             break
         before = found.change
-        swept = np.flatnonzero(active & ((before > FAR) | (step < 1.0)))
-        if fixed.kernels is None or not len(swept):
+        swept = np.flatnonzero(active & ((before > FAR) | slow))
+        if fixed.kernels is None:
             swept = at[:0]
         own = tau[:, swept], nu[:, swept]
         fixed.take(swept).sweep(*own, found.Z[:, swept], found.S[:, swept], settled, MOST_SWEEPS)
         is_most = 2 * len(at) > len(active)
         some: Any = slice(None) if is_most else at
-        by = np.where(active, step, 0.0)[some]
+        by = np.where(active, 1.0, 0.0)[some]
         tau[:, some] += by * (found.tau[:, some] - tau[:, some])
         nu[:, some] += by * (found.nu[:, some] - nu[:, some])
         tau[:, swept], nu[:, swept] = own
@@ -280,8 +287,63 @@ def _settle(
         else:
             before = before.copy()
             found.put(at, fixed.take(at).posteriors(tau[:, at], nu[:, at]))
-        slow = active & (found.change > SLOW * before)
-        step[slow] = np.maximum(SHORTER * step[slow], SHORTEST)
+        slow |= active & (found.change > SLOW * before)
+    if fixed.kernels is None:
+        _extrapolate(fixed, tau, nu, found, settled)
+    return found
+
+
+def _extrapolate(
+    fixed: _Fixed, tau: Array, nu: Array, found: SitePosteriors, settled: float
+) -> None:
+    """The rows that have not settled, as many at once as memory bears."""
+    late = np.flatnonzero(found.change > settled)
+    size = max(EXTRAPOLATED // max(4 * MEMORY * len(tau), 1), 1)
+    for start in range(0, len(late), size):
+        at = late[start : start + size]
+        own = tau[:, at], nu[:, at]
+        found.put(at, _extrapolated(fixed.take(at), *own, settled))
+        tau[:, at], nu[:, at] = own
+
+
+def _extrapolated(fixed: _Fixed, tau: Array, nu: Array, settled: float) -> SitePosteriors:
+    """Sites of rows moved by Anderson's method (1965; Walker and Ni 2011), each row by its own.
+
+    What sites that point the same way overshoot by shows in the last few steps, in units of psi.
+    A row that a step has taken farther from its fixed point begins anew, by a shorter one.
+    """
+    m, c = tau.shape
+    unit = np.concatenate([1.0 / fixed.psi, 1.0 / np.sqrt(fixed.psi)])[:, None]
+    found = fixed.posteriors(tau, nu)
+    steps, falls = np.zeros((2, MEMORY, 2 * m, c))
+    step = np.full(c, SHORT)
+    last: tuple[Array, Array] | None = None
+    for k in range(MOST_SWEEPS):
+        active = found.change > settled
+        if 2 * np.count_nonzero(active) < c:
+            break
+        x = np.concatenate([tau, nu]) / unit
+        left = np.concatenate([found.tau, found.nu]) / unit - x
+        if last is not None:
+            steps[k % MEMORY], falls[k % MEMORY] = x - last[0], last[1] - left
+        last = x, left
+        gram = np.einsum("ipc,jpc->cij", falls, falls)
+        size = np.trace(gram, axis1=1, axis2=2)[:, None]
+        gram[:, range(MEMORY), range(MEMORY)] += RIDGE * size + TINY
+        right = np.einsum("ipc,pc->ci", falls, left)[..., None]
+        share = np.nan_to_num(np.linalg.solve(gram, right)[..., 0], posinf=0.0, neginf=0.0)
+        rest = left - np.einsum("ci,ipc->pc", share, falls)
+        x = (x + np.einsum("ci,ipc->pc", share, steps) + step * rest) * unit
+        tau[:, active] = np.maximum(x[:m, active], 0.0)
+        nu[:, active] = x[m:, active]
+        before = found.change
+        found = fixed.posteriors(tau, nu)
+        worse = ~(found.change < WORSE * before) & active
+        if worse.any():
+            steps[:, :, worse] = falls[:, :, worse] = 0.0
+            step[worse] = np.maximum(SHORTER * step[worse], SHORTEST)
+    if np.count_nonzero(found.change > settled) < c:
+        _extrapolate(fixed, tau, nu, found, settled)
     return found
 
 
