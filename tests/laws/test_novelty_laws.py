@@ -179,6 +179,23 @@ def test_the_weighted_quantile_is_that_of_repeated_rows():
         assert weighted_quantile(values, None, share) == pytest.approx(np.quantile(values, share))
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.1, 1 / 30, 1e-3])
+def test_the_quantile_of_parts_of_rows_is_that_of_rows(scale):
+    rng = np.random.default_rng(12)
+    values, weight = rng.normal(size=40), rng.integers(0, 4, 40)
+    for share in (0.0, 0.05, 0.3, 0.5, 1.0):
+        assert weighted_quantile(values, scale * weight, share) == pytest.approx(
+            np.quantile(np.repeat(values, weight), share), rel=1e-10, abs=1e-10
+        )
+
+
+@pytest.mark.parametrize("scale", [10.0, 0.1, 0.02])
+def test_scaled_weights_flag_the_same_share(scale):
+    X = np.random.default_rng(13).standard_normal((300, 4))
+    detector = NoveltyDetector(PPCA(1), contamination=0.1)
+    assert np.sum(detector.fit(X, sample_weight=np.full(300, scale)).predict(X) == -1) == 30
+
+
 def test_weights_are_repeated_rows():
     rng = np.random.default_rng(9)
     X = truth(5, 1, rng).sample(60, rng)

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from tests.tolerance import assert_same_optimum
 
 from eigengap import (
@@ -25,6 +26,7 @@ from eigengap import (
 )
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.sources.conversion import as_source
+from eigengap.statistics.medians import medians
 
 N, D = 40, 5
 SCALES = (1e-1, 1e4, 1e10, 1e12, 1e100)
@@ -99,6 +101,30 @@ def test_scaled_weights_change_no_prediction(scale):
     expected = line.fit(X[:, :4], X[:, 4], sample_weight=w).predict(X[:, :4])
     got = line.fit(X[:, :4], X[:, 4], sample_weight=scale * w).predict(X[:, :4])
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1 / 3, 0.7, 1e-3, 1e160, 1e-160])
+def test_scaled_weights_change_no_median(scale):
+    """Halves of one weight stay so, although tenths do not add up to it exactly."""
+    rng = np.random.default_rng(4)
+    for n in range(2, 40):
+        X = rng.standard_t(3, size=(n, 2))
+        np.testing.assert_allclose(medians(X, np.full(n, scale)), np.median(X, axis=0), rtol=1e-12)
+    expected, got = (
+        KernelPCA(1, kernel="rbf", gamma="median").fit(X, sample_weight=np.full(len(X), w)).gamma_
+        for w in (1.0, scale)
+    )
+    assert got == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.7, 7.0, 1e4])
+def test_scaled_weights_change_no_robust_unit(scale):
+    X, _ = table(False)
+    model = PPCA(1, distribution="student", scale=True, tol=1e-9)
+    expected = clone(model).fit(X).scale_
+    np.testing.assert_allclose(
+        clone(model).fit(X, sample_weight=np.full(N, scale)).scale_, expected, rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("make", [PCA, Whitener, ICA], ids=["PCA", "Whitener", "ICA"])

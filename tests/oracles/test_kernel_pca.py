@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sklearn.decomposition
 from scipy.sparse import csr_array
+from scipy.spatial.distance import pdist
 from sklearn.datasets import load_iris, make_circles
 from sklearn.metrics.pairwise import laplacian_kernel
 
@@ -418,12 +419,26 @@ def test_bandwidths():
     D2 = np.sum((A[:, None] - A) ** 2, axis=2)[np.triu_indices(160, 1)]
     for asked in ("median", "auto"):
         model = KernelPCA(2, kernel="rbf", gamma=asked).fit(A)
-        assert model.gamma_ == pytest.approx(1 / (2 * np.median(D2)), rel=1e-3)
+        assert model.gamma_ == pytest.approx(1 / (2 * np.median(D2)), rel=1e-10)
     chosen = KernelPCA(2, kernel="rbf", gamma="cv", random_state=0).fit(A)
     grid, errors = chosen.gamma_curve_
     assert chosen.gamma_ == grid[np.argmin(errors)]
     # Neither the widest, which is linear PCA, nor the narrowest, which knows no neighbours.
     assert errors.min() < 0.9 * min(errors[0], errors[-1])
+
+
+@pytest.mark.parametrize(("kernel", "metric"), [("rbf", "sqeuclidean"), ("laplacian", "cityblock")])
+@pytest.mark.parametrize("rows", [(0, 1, 3, 30), (0, 1, 2, 100), (0, 2, 7, 7, 7, 40)])
+def test_the_median_of_an_even_number_of_pairs(kernel, metric, rows):
+    X = np.array(rows, dtype=float)[:, None]
+    apart = pdist(X, metric)
+    middle = np.median(apart[apart > 0]) * (2 if kernel == "rbf" else 1)
+    distinct, count = np.unique(X, axis=0, return_counts=True)
+    for fit in (
+        KernelPCA(1, kernel=kernel, gamma="median").fit(X),
+        KernelPCA(1, kernel=kernel, gamma="median").fit(distinct, sample_weight=count / 10),
+    ):
+        assert fit.gamma_ == pytest.approx(1 / middle, rel=1e-12)
 
 
 # Gaps ---------------------------------------------------------------------------------------

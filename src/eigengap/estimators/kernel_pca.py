@@ -126,10 +126,12 @@ callable or Kernel, default="linear"
     eigenvalues_ : array of shape (n_components_,)
         Of the centred kernel matrix, descending.
     eigenvectors_ : array of shape (n_samples, n_components_)
-        Not on landmarks, where rows are not kept.
+        Without rows that were left out: of weight 0, or without an observed value. Not on
+        landmarks, where rows are not kept.
     explained_variance_ratio_ : array of shape (n_components_,)
         Share of the trace of the centred kernel matrix; of a kernel with negative eigenvalues that
-        is no share of a variance, and may sum to more than 1.
+        is no share of a variance, and may sum to more than 1. On landmarks too low, by a factor of
+        1 - landmark_error_ at the least.
     gamma_ : float
     gamma_curve_ : tuple of two arrays
         Values of gamma that "cv" tried and the mean squared error of held-out cells. Only if

@@ -90,8 +90,9 @@ callable, default="nearest_neighbors"
     weights : {"connectivity", "heat"}, default="connectivity"
         1 for every edge, or exp(-|x - x'|^2 / t).
     bandwidth : float, "median" or "local", default="median"
-        t of "heat"; "median" is the median squared length of the edges; "local" scales each edge
-        by the distances of its two rows to their seventh neighbours (Zelnik-Manor and Perona 2004).
+        t of "heat"; "median" is the square of the median distance of rows to their
+        neighbours; "local" scales each edge by the distances of its two rows to their seventh
+        neighbours (Zelnik-Manor and Perona 2004).
     normalized : bool, default=True
         L y = lam D y, or L y = lam y.
     drop_first : bool, default=True

@@ -231,14 +231,20 @@ def scaled_to_median(
 
 
 def weighted_quantile(values: Array, weight: Array | None, share: float) -> float:
-    """As np.quantile of the values, each repeated by its weight."""
+    """As np.quantile of the values, each repeated by its weight.
+
+    Weights that are parts of rows are counted in the smallest of them.
+    """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     ends = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
+    if weight is not None:
+        least = float(np.min(weight[weight > 0.0]))
+        ends = ends / max(min(least, 1.0), ends[-1] * np.finfo(np.float64).eps)
     position = share * (ends[-1] - 1.0)
     below, above = np.floor(position), np.ceil(position)
     low, high = (
-        ordered[min(int(np.searchsorted(ends, at, side="right")), len(ordered) - 1)]
+        ordered[min(int(np.searchsorted(ends, at + 0.5)), len(ordered) - 1)]
         for at in (below, above)
     )
     return float(low + (position - below) * (high - low))

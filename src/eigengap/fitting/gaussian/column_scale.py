@@ -16,6 +16,7 @@ import numpy as np
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import GOLDEN, mixed
 from eigengap.sources.base import Block, Source
+from eigengap.statistics.medians import medians
 from eigengap.statistics.moments import ColumnMoments, refuse_overflow, refuse_tiny_columns
 
 # Unit of a constant column relative to its value: the root of the noise floor of factor analysis.
@@ -78,8 +79,8 @@ def typical_columns(source: Source, columns: ColumnMoments) -> tuple[Array, Arra
     X, w, noise = sample.values, sample.weight, np.zeros(source.n_features)
     if sample.cell_sd is not None:
         X, noise = _better_half(X, sample.cell_sd, w)
-    centre = _medians(X, w)
-    variance = (NORMAL * _medians(np.abs(X - centre), w)) ** 2
+    centre = medians(X, w)
+    variance = (NORMAL * medians(np.abs(X - centre), w)) ** 2
     variance = np.maximum(variance - noise, 0.1 * variance)
     few = np.sum(~np.isnan(X) if w is None else w[:, None] * ~np.isnan(X), axis=0) < LEAST_CELLS
     stand_in = few | ~(variance > 0)
@@ -92,29 +93,11 @@ def typical_columns(source: Source, columns: ColumnMoments) -> tuple[Array, Arra
 def _better_half(X: Array, cell_sd: Array, w: Array | None) -> tuple[Array, Array]:
     """X with the noisier half of each column's cells missing, and the mean variance of the rest."""
     deviations = np.where(np.isnan(X), np.nan, cell_sd)
-    kept = deviations <= _medians(deviations, w)
+    kept = deviations <= medians(deviations, w)
     weights = np.ones(len(X)) if w is None else w
     total = weights @ kept
     noise = (weights @ np.where(kept, cell_sd**2, 0.0)) / np.where(total > 0, total, 1.0)
     return np.where(kept, X, np.nan), noise
-
-
-def _medians(X: Array, w: Array | None) -> Array:
-    """(d,) medians of the observed cells, rows counted w times; 0 where there are none."""
-    if not len(X):
-        return np.zeros(X.shape[1])
-    observed = ~np.isnan(X)
-    at = np.arange(X.shape[1])
-    if w is None:
-        ordered, count = np.sort(X, axis=0), np.count_nonzero(observed, axis=0)  # NaN last
-        low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(X) - 1)
-    else:
-        order = np.argsort(X, axis=0)
-        ordered = np.take_along_axis(X, order, axis=0)
-        below = np.cumsum(np.take_along_axis(observed * w[:, None], order, axis=0), axis=0)
-        half = below[-1] / 2
-        low, high = np.argmax(below >= half, axis=0), np.argmax(below > half, axis=0)
-    return np.where(observed.any(axis=0), (ordered[low, at] + ordered[high, at]) / 2, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from eigengap.fitting.kernel.preimage import fixed_points
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF, dense
 from eigengap.sources.base import Source
+from eigengap.statistics.medians import medians
 
 Metric = Literal["sqeuclidean", "cityblock"]
 
@@ -46,14 +47,15 @@ def median_gamma(X: Array, w: Array | None = None, metric: Metric = "sqeuclidean
     So that exp(-gamma |x - y|^2) is a Gaussian whose standard deviation is the typical distance.
     """
     distances = scipy.spatial.distance.pdist(X, metric)
-    i, j = np.triu_indices(len(X), k=1)
-    weight = np.ones(len(distances)) if w is None else w[i] * w[j]
-    weight = np.where(distances > 0.0, weight, 0.0)
-    if not np.any(weight):
+    distances[distances == 0.0] = np.nan
+    of_pairs = None
+    if w is not None:
+        i, j = np.triu_indices(len(X), k=1)
+        share = w / np.max(w)
+        of_pairs = share[i] * share[j]
+    middle = float(medians(distances[:, None], of_pairs)[0])
+    if middle == 0.0:
         return 1.0  # all rows are equal, under every kernel
-    order = np.argsort(distances, kind="stable")
-    passed = np.cumsum(weight[order])
-    middle = float(distances[order][np.searchsorted(passed, 0.5 * passed[-1] * (1.0 - 1e-12))])
     return 1.0 / (2.0 * middle if metric == "sqeuclidean" else middle)
 
 
