@@ -229,7 +229,11 @@ def test_a_number_of_tables_that_is_none_is_refused(m):
         next(eg.PPCA(2).fit(X).sample_imputations(X, m))
 
 
-@pytest.mark.parametrize("model", [eg.PPCA(2), eg.FactorAnalysis(2)], ids=repr)
+@pytest.mark.parametrize(
+    "model",
+    [eg.PPCA(2), eg.FactorAnalysis(2), eg.MixturePPCA(2, 1, tol=1e-10, random_state=0)],
+    ids=repr,
+)
 def test_standard_deviations_of_weighted_rows_are_those_of_repeated_rows(model):
     """Patterns of gaps counted once each, whatever their weight: 0.1 % off."""
     rng = np.random.default_rng(7)
