@@ -19,6 +19,7 @@ from eigengap.fitting.gaussian.problem import (
     Run,
     column_moments,
     n_patterns,
+    rows_of_patterns,
 )
 from eigengap.fitting.mixture.moves import (
     candidate_moves,
@@ -34,7 +35,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture import MixtureParameters
 
 LOOSE = 1e-3  # tolerance at which starts, moves and ranks are compared
@@ -115,25 +116,14 @@ def evidence_of_components(
             ObservationPattern(complete, observed_w, noise)
             for observed_w in fit.component_observed_w
         )
-    most = n_patterns(model.d, max(model.ranks)) * model.K
-    if source.observed().rows <= most:
-        table = source.map(_with_weight)
-        rows, weight = table[table[:, -1] > 0, :-1], table[table[:, -1] > 0, -1]
-    else:  # heavy rows more often
-        rows = source.sample(most, np.random.default_rng(0))
-        weight = np.ones(len(rows))
+    k = n_patterns(model.d, max(model.ranks))
+    rows, weight = rows_of_patterns(source, k * model.K)
     observed, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
     patterns = []
     for k, observed_w in enumerate(fit.component_observed_w):
         own = labels == k if np.any(labels == k) else np.ones(len(rows), dtype=bool)
         patterns.append(ObservationPattern(observed[own], observed_w, noise, count=weight[own]))
     return tuple(patterns)
-
-
-def _with_weight(block: Block) -> Array:
-    """(c, d + 1) the rows, which hold missing values and are dense, and their weights."""
-    weight = np.ones(block.n_rows) if block.weight is None else block.weight
-    return np.column_stack([block.values, weight])
 
 
 def n_parameters(
