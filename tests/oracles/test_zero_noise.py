@@ -248,6 +248,17 @@ def test_noise_decides_between_cells_whose_loadings_hardly_differ(apart):
     assert_allclose(model.log_likelihood(x[None])[0], wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("noise", [1e-17, 1e-18, 1e-22, 0.0])
+def test_no_variance_is_below_that_of_the_noise(noise):
+    """A missing cell that two observed ones determine, beside directions that they leave open."""
+    plane = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    for seed in range(20):
+        axes = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
+        model = LinearGaussian(W=plane @ axes, mu=np.zeros(4), psi=np.full(4, noise))
+        variance = model.conditional(np.array([[0.5, 0.7, np.nan, np.nan]]))[1][0]
+        assert variance[2] >= noise
+
+
 def test_forms_of_the_model_without_noise():
     rng = np.random.default_rng(8)
     model = LinearGaussian(W=W3, mu=[1.0, 2.0, 3.0], psi=np.zeros(3))
