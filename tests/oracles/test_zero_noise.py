@@ -222,6 +222,43 @@ def test_both_routes_agree_where_one_takes_over():
         assert_allclose(below, above, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("noise", [1e-18, 1e-21, 1e-24, 1e-40])
+def test_a_missing_cell_inherits_the_noise_of_the_observed_ones(noise):
+    """However small, it is w_j^2 psi_o / w_o^2 beside psi_j, and known to the digits of psi."""
+    W = np.array([[1.0], [1.0], [100.0]])
+    model = LinearGaussian(W=W, mu=np.zeros(3), psi=np.full(3, noise))
+    variance = model.conditional(np.array([[0.5, np.nan, np.nan]]))[1][0, 1:]
+    assert_allclose(variance / noise, [2.0, 10001.0], rtol=1e-12)
+    # With a noisy cell beside the exact one, which moves the free direction as well.
+    W = np.array([[1.0, 0.0], [0.3, 0.7], [0.0, 1e6], [5.0, 0.0]])
+    model = LinearGaussian(W=W, mu=np.zeros(4), psi=np.array([noise, 0.1, 1e3, noise]))
+    X = np.array([[0.5, -0.2, np.nan, np.nan]])
+    assert_allclose(model.conditional(X)[1][0, 3] / noise, 26.0, rtol=1e-12)
+    left = 1e12 / (1.0 + 0.49 / 0.1) + 1e3
+    assert_allclose(model.conditional(X)[1][0, 2], left, rtol=1e-12)
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-1, 1.0, 10.0, 1e3, 1e6])
+def test_noise_decides_between_cells_whose_loadings_hardly_differ(apart):
+    """Noise that vanishes beside the loadings may be large beside the difference of two cells."""
+    W = np.array([[1e11, 0.1 * apart], [1e11, 0.3 * apart]])
+    model = LinearGaussian(W=W, mu=np.zeros(2), psi=np.ones(2))
+    x = np.array([1e11, 1e11 + 2.0])
+    wanted = -log(2 * np.pi) - 0.5 * rational(model, x[None])[2][0]
+    assert_allclose(model.log_likelihood(x[None])[0], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-17, 1e-18, 1e-22, 0.0])
+def test_no_variance_is_below_that_of_the_noise(noise):
+    """A missing cell that two observed ones determine, beside directions that they leave open."""
+    plane = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    for seed in range(20):
+        axes = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
+        model = LinearGaussian(W=plane @ axes, mu=np.zeros(4), psi=np.full(4, noise))
+        variance = model.conditional(np.array([[0.5, 0.7, np.nan, np.nan]]))[1][0]
+        assert variance[2] >= noise
+
+
 def test_forms_of_the_model_without_noise():
     rng = np.random.default_rng(8)
     model = LinearGaussian(W=W3, mu=[1.0, 2.0, 3.0], psi=np.zeros(3))

@@ -27,6 +27,7 @@ from eigengap.fitting.gaussian.problem import (
     Run,
     Units,
     n_patterns,
+    rows_of_patterns,
     spectrum_of,
 )
 from eigengap.fitting.gaussian.start import Starts, spectral_start
@@ -93,12 +94,11 @@ def fit_column_model(
         columns, fit = learned, fit_columns(source, learned, q, options, spec)
     fit = of_values(fit, source, columns)
     sites = source.reduce(partial(SitePrecisions.of, model=ColumnModel(columns, fit.model)))
-    k = min(n_patterns(columns.width, q), source.observed().rows)
-    rows = source.sample(k, np.random.default_rng(0))
+    rows, weight = rows_of_patterns(source, n_patterns(columns.width, q))
     observed = columns.encode(rows).observed > 0
     known = sites.known(fit.model.psi)
     noise: LearnedNoise = spec.noise if spec.noise_variance is None else "given"
-    pattern = ObservationPattern(observed, fit.observed_w, noise, known=known)
+    pattern = ObservationPattern(observed, fit.observed_w, noise, known=known, count=weight)
     return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern)), fit
 
 
@@ -142,8 +142,9 @@ class SitePrecisions(Additive):
     def of(cls, block: Block, model: ColumnModel) -> SitePrecisions:
         rows, _, sites = model.posteriors(block.values)
         tau, count = np.zeros(rows.R.shape[1]), np.zeros(rows.R.shape[1])
-        tau[rows.at] = sites.tau.sum(axis=0)
-        count[rows.at] = np.count_nonzero(sites.tau, axis=0)
+        weight = np.ones(len(sites.tau)) if block.weight is None else block.weight
+        tau[rows.at] = weight @ sites.tau
+        count[rows.at] = weight @ (sites.tau != 0)
         return cls(tau, count)
 
     def known(self, psi: Array) -> Array:

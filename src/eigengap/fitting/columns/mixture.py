@@ -37,7 +37,13 @@ from eigengap.fitting.columns.fit import (
     of_values,
     settled_for,
 )
-from eigengap.fitting.gaussian.problem import EMOptions, Noise, Run, n_patterns
+from eigengap.fitting.gaussian.problem import (
+    EMOptions,
+    Noise,
+    Run,
+    n_patterns,
+    rows_of_patterns,
+)
 from eigengap.fitting.mixture.fit import (
     DEFAULT,
     LOOSE,
@@ -124,19 +130,17 @@ def _evidence(
     g = model.gaussian
     precisions = source.reduce(partial(_precisions, model=model))
     known = precisions.known(np.stack([one.psi for one in g.models]))
-    k = n_patterns(g.d, max(g.ranks))
-    rows = source.sample(min(k * g.K, source.observed().rows), np.random.default_rng(0))
+    rows, weight = rows_of_patterns(source, n_patterns(g.d, max(g.ranks)) * g.K)
     observed = model.columns.encode(rows).observed > 0
     labels = np.argmax(model.responsibilities(rows), axis=1)
-    return [
-        ObservationPattern(
-            observed[labels == k] if np.any(labels == k) else observed,
-            np.maximum(fit.component_observed_w[k], 1.0),
-            noise,
-            known=known[k],
+    patterns = []
+    for k in range(g.K):
+        own = labels == k if np.any(labels == k) else np.ones(len(rows), dtype=bool)
+        observed_w = np.maximum(fit.component_observed_w[k], 1.0)
+        patterns.append(
+            ObservationPattern(observed[own], observed_w, noise, known=known[k], count=weight[own])
         )
-        for k in range(g.K)
-    ]
+    return patterns
 
 
 def _precisions(block: Block, model: ColumnMixture) -> SitePrecisions:
@@ -144,6 +148,8 @@ def _precisions(block: Block, model: ColumnMixture) -> SitePrecisions:
     g = model.gaussian
     tau, count = np.zeros((g.K, g.d)), np.zeros((g.K, g.d))
     found, resp, _ = model.posteriors(block.values)
+    if block.weight is not None:
+        resp = resp * block.weight[:, None]
     for k, (rows, _, sites) in enumerate(found):
         tau[k, rows.at] = resp[:, k] @ sites.tau
         count[k, rows.at] = resp[:, k] @ (sites.tau != 0.0)

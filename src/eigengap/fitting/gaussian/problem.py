@@ -504,6 +504,22 @@ def n_patterns(d: int, q: int) -> int:
     return int(np.clip(k, FEWEST_PATTERNS, MOST_PATTERNS))
 
 
+def rows_of_patterns(source: Source, most: int) -> tuple[Array, Array]:
+    """Rows whose patterns are kept, and how often each counts."""
+    if source.observed().rows > most:  # heavy rows are drawn more often
+        return source.sample(most, np.random.default_rng(0)), np.ones(most)
+    table = source.map(_with_weight)
+    table = table[table[:, -1] > 0]
+    return table[:, :-1], table[:, -1]
+
+
+def _with_weight(block: Block) -> Array:
+    """(c, d + 1) rows and their weights."""
+    values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
+    weight = np.ones(block.n_rows) if block.weight is None else block.weight
+    return np.column_stack([values, weight])
+
+
 @dataclass(frozen=True, eq=False)
 class _Patterns:
     """Which cells of every row were observed, and the weight of the row."""

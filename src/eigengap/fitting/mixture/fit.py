@@ -19,6 +19,7 @@ from eigengap.fitting.gaussian.problem import (
     Run,
     column_moments,
     n_patterns,
+    rows_of_patterns,
 )
 from eigengap.fitting.mixture.moves import (
     candidate_moves,
@@ -116,11 +117,13 @@ def evidence_of_components(
             for observed_w in fit.component_observed_w
         )
     k = n_patterns(model.d, max(model.ranks))
-    rows = source.sample(min(k * model.K, source.observed().rows), np.random.default_rng(0))
+    rows, weight = rows_of_patterns(source, k * model.K)
     observed, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
-    patterns = [observed[labels == k] if np.any(labels == k) else observed for k in range(model.K)]
-    pairs = zip(patterns, fit.component_observed_w, strict=True)
-    return tuple(ObservationPattern(pattern, observed_w, noise) for pattern, observed_w in pairs)
+    patterns = []
+    for k, observed_w in enumerate(fit.component_observed_w):
+        own = labels == k if np.any(labels == k) else np.ones(len(rows), dtype=bool)
+        patterns.append(ObservationPattern(observed[own], observed_w, noise, count=weight[own]))
+    return tuple(patterns)
 
 
 def n_parameters(

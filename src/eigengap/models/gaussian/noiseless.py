@@ -38,6 +38,7 @@ from eigengap.models.gaussian.posterior import NEARLY_EXACT, RowPosteriors
 # Noise below this share of w^T w is taken for none where that changes nothing by more than this
 # share, so that squares of rounding errors (1e-32) divided by the noise stay below 1e-12.
 VANISHING = 1e-20
+NEGLIGIBLE = 1e-12  # share of a distance or a variance
 
 # A few units of rounding for each of the operations behind a number (Higham 2002, Lemma 19.3).
 ROUNDING = 8 * np.finfo(np.float64).eps
@@ -113,32 +114,45 @@ class Cells:
     def posterior(self, R: Array) -> tuple[Array, Array, float]:
         """Means (c, q), covariance (q, q) and ln |C_oo| of rows with residuals R (c, k)."""
         exact, fixed = self.constraints
+        n, (q, free) = len(R), fixed.free.shape
+        vanishing = exact & (self.psi > 0.0)
+        R = np.vstack([R, np.diag(np.sqrt(self.psi))[vanishing]])  # their errors move z, hence S
         start = R[:, exact] @ fixed.inverse.T
         root = np.sqrt(self.psi[~exact])
         log_det = fixed.log_det + 2.0 * float(np.sum(np.log(root)))
-        q, free = fixed.free.shape
         if free == 0:  # the exact cells determine z
-            return start, np.zeros((q, q)), log_det
-        A = np.vstack([self._left(~exact, fixed) / root[:, None], np.eye(free)])
-        B = np.vstack([((R - start @ self.W.T)[:, ~exact] / root).T, np.zeros((free, len(R)))])
-        by_size = np.argsort(-np.abs(A).max(axis=1, initial=0.0), kind="stable")
-        Q, T, pivot = scipy.linalg.qr(A[by_size], mode="economic", pivoting=True)
-        root_S = fixed.free[:, pivot] @ scipy.linalg.solve_triangular(T, np.eye(free))
-        Z = start + (root_S @ (Q.T @ B[by_size])).T
-        log_det += 2.0 * float(np.sum(np.log(np.abs(np.diag(T)))))
-        return Z, root_S @ root_S.T, log_det
+            Z, S = start, np.zeros((q, q))
+        else:
+            A = np.vstack([self._left(~exact, fixed) / root[:, None], np.eye(free)])
+            B = ((R - start @ self.W.T)[:, ~exact] / root).T
+            B = np.vstack([B, np.zeros((free, len(R)))])
+            by_size = np.argsort(-np.abs(A).max(axis=1, initial=0.0), kind="stable")
+            Q, T, pivot = scipy.linalg.qr(A[by_size], mode="economic", pivoting=True)
+            root_S = fixed.free[:, pivot] @ scipy.linalg.solve_triangular(T, np.eye(free))
+            Z, S = start + (root_S @ (Q.T @ B[by_size])).T, root_S @ root_S.T
+            log_det += 2.0 * float(np.sum(np.log(np.abs(np.diag(T)))))
+        return Z[:n], S + Z[n:].T @ Z[n:], log_det
 
     @cached_property
     def constraints(self) -> tuple[NDArray[np.bool_], Constraints]:
         """Which cells count as exact, and what they determine of z.
 
         Those without noise; and those of vanishing noise, unless they and others of little noise
-        contradict each other, when it is their noise that decides between them.
+        contradict each other or nearly do, when it is their noise that decides between them.
         """
         exact, little = self.psi <= 0.0, NEARLY_EXACT * self.psi <= self.signal
         if np.any(self.is_vanishing & ~exact) and np.count_nonzero(little) <= self.W.shape[1]:
-            exact = self.is_vanishing if self._constraints(little).log_det > -inf else exact
+            exact = self.is_vanishing if self._are_clear_of_noise(little) else exact
         return exact, self._constraints(exact)
+
+    def _are_clear_of_noise(self, little: NDArray[np.bool_]) -> bool:
+        """Whether what sets cells of little noise apart is far above the vanishing noise."""
+        if self._constraints(little).log_det == -inf:
+            return False
+        directions = self.W[little] / np.sqrt(self.signal[little])[:, None]
+        least = np.linalg.svd(directions, compute_uv=False)[-1]
+        noise = np.max(self.psi[self.is_vanishing] / self.signal[self.is_vanishing])
+        return bool(noise <= NEGLIGIBLE * least**2)
 
     @cached_property
     def signal(self) -> Array:

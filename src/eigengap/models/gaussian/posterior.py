@@ -396,8 +396,12 @@ def times_packed(S: Array, B: Array) -> Array:
 
 
 def projected_variance(W: Array, S: Array) -> Array:
-    """w_j^T S_i w_j for all features and packed covariances: (d, q), (K, u) -> (d, u)."""
-    return np.asarray(twice_off_diagonal(pack_outer(W)) @ S)
+    """w_j^T S_i w_j for all features and packed covariances: (d, q), (K, u) -> (d, u).
+
+    Known to rounding of w^T w. Where the observed cells determine feature j that is all there is,
+    of either sign: it is 0 then.
+    """
+    return np.maximum(twice_off_diagonal(pack_outer(W)) @ S, 0.0)
 
 
 # A whole table --------------------------------------------------------------------------------
