@@ -88,7 +88,7 @@ def test_a_coloured_column_alone_has_ellipses_in_its_colours(
     lines = columns(chart, "order", "level")
     assert {row["level"] for row in lines} == {"Adelie", "Chinstrap", "Gentoo"}
     assert all(row["colour"] == row["level"] for row in lines)
-    assert "Ellipses hold 95 % of the rows of a level" in subtitle(chart)
+    assert "Ellipses contain 95 % of the rows of a level" in subtitle(chart)
 
 
 def test_columns_have_points_or_arrows(model: eg.PPCA, penguins: pd.DataFrame) -> None:

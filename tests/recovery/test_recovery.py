@@ -51,7 +51,7 @@ def test_missing_that_depend_on_what_was_observed():
 
 @pytest.mark.parametrize("estimator", [eg.PPCA(2), eg.FactorAnalysis(2)])
 def test_intervals_cover_on_a_long_table(estimator):
-    """With many rows the parameters are known, and 95 % intervals hold 95 % of the cells."""
+    """With many rows the parameters are known, and 95 % intervals cover 95 % of the cells."""
     _, full, X = simulate(4000, 12, 2, 0.2, seed=4)
     filled, sd = estimator.fit(X).impute(X, return_std=True)
     missing = np.isnan(X)

@@ -270,7 +270,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     Returns
     -------
     altair chart
-        Rows are the paler the less sure their component is; ellipses hold 95 % of a component.
+        Rows are the paler the less sure their component is; ellipses contain 95 % of a component.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
         chart,
         f"Components of {public_name(estimator)}",
         f"{100 * np.mean(sure >= SURE):.0f} % of the rows are of one component with probability "
-        f"{SURE:g} or more; the others are paler. Ellipses hold 95 % of a component.",
+        f"{SURE:g} or more; the others are paler. Ellipses contain 95 % of a component.",
         "Axes show most of what the components explain and how they lie apart (share of that, "
         "noise aside).",
         upper(table.sampling()),

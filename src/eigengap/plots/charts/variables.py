@@ -186,8 +186,8 @@ def biplot(
 
 
 OF_REGIONS: dict[str, str] = {
-    "rows": "Ellipses hold 95 % of the rows of a level, were these Gaussian.",
-    "barycentre": "Ellipses hold the mean of a level with a probability of 95 %.",
+    "rows": "Ellipses contain 95 % of the rows of a level if these are Gaussian.",
+    "barycentre": "Ellipses are 95 % confidence regions of the mean of a level.",
 }
 
 
