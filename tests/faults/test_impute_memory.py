@@ -34,7 +34,7 @@ ESTIMATORS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("return_std", "most"), [(False, 1.3), (True, 2.5)])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_imputing_takes_the_result_and_little_more(table, name, return_std, most, dtype):

@@ -211,7 +211,9 @@ def test_no_standard_deviation_is_beyond_reason():
         assert restored.sd.max() <= 2.001 * image[~mask].std()
 
 
-@pytest.mark.parametrize("options", [{}, {"model": "ppca"}, {"sigma": 4.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"model": "ppca"}, pytest.param({"sigma": 4.0}, marks=pytest.mark.slow)]
+)
 def test_the_number_of_threads_does_not_show(options):
     image = np.stack([mosaic(24, 28), mosaic(24, 28, 1)], axis=2)
     mask = np.random.default_rng(0).random(image.shape) < 0.6

@@ -299,7 +299,7 @@ def test_quantiles_of_counts(dispersion):
 
 @pytest.mark.parametrize("dispersion", [0.0, 0.02, 0.4])
 @pytest.mark.parametrize("mean", [0.5, 2.0, 3.5, 8.0])
-@pytest.mark.parametrize("variance", [0.3, 4.0, 9.0])
+@pytest.mark.parametrize("variance", [0.3, pytest.param(4.0, marks=pytest.mark.slow), 9.0])
 def test_tails_and_quantiles_of_counts_whose_u_varies_much(dispersion, mean, variance):
     """An average over a few nodes of u is a staircase, where the count says more than the nodes."""
     column = CountColumn(dispersion)

@@ -263,7 +263,13 @@ FITS: dict[str, Any] = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Heywood cases, and steps left to go
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("factors", "imputer") else [pytest.mark.slow])
+        for name in FITS
+    ],
+)
 def test_every_chart_of_every_fit_is_drawn(name: str, penguins: pd.DataFrame) -> None:
     from eigengap.estimators.shared.display import charts_of
 

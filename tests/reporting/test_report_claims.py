@@ -435,12 +435,18 @@ SMALL = {
     "ICA": {"random_state": 0},
     "LaplacianEigenmaps": {"random_state": 0},
 }
+FIT_FOR_LONG = ("GPLVM", "MaximumVarianceUnfolding", "StructurePreservingEmbedding")
 
 
 @pytest.mark.parametrize(
     "entry",
-    [entry for entry in registry.ESTIMATORS if not entry.target and not entry.shows],
-    ids=lambda entry: entry.name,
+    [
+        pytest.param(
+            entry, id=entry.name, marks=[pytest.mark.slow] if entry.name in FIT_FOR_LONG else []
+        )
+        for entry in registry.ESTIMATORS
+        if not entry.target and not entry.shows
+    ],
 )
 def test_columns_of_different_size_are_reported_where_units_change_the_fit(entry: Any) -> None:
     """Distances between the rows' coordinates change beyond one factor, or the report is silent."""

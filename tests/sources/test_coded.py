@@ -287,7 +287,10 @@ def postal(n=200) -> pd.DataFrame:
     return X
 
 
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize(
+    "suffix",
+    ["csv", *(pytest.param(each, marks=pytest.mark.slow) for each in ("csv.gz", "parquet"))],
+)
 def test_digits_with_leading_zeros_are_text_in_files_as_in_frames(suffix, tmp_path):
     X = postal()
     path = tmp_path / f"codes.{suffix}"

@@ -427,8 +427,17 @@ SPELLINGS_OF_NAN = [
 ]
 
 
-@pytest.mark.parametrize("text", SPELLINGS_OF_NAN)
-@pytest.mark.parametrize("width", [2, csv_reader.WIDE])
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        *((text, 2) for text in SPELLINGS_OF_NAN),
+        *((text, csv_reader.WIDE) for text in SPELLINGS_OF_NAN[:2]),
+        *(
+            pytest.param(text, csv_reader.WIDE, marks=pytest.mark.slow)
+            for text in SPELLINGS_OF_NAN[2:]
+        ),
+    ],
+)
 def test_a_spelling_of_nan_means_the_same_in_every_row(csv, text, width):
     """pyarrow reads most rows, and the first ones are read here."""
     found = set()
